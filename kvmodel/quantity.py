@@ -1,0 +1,94 @@
+"""One declaration per number: its unit, bounds and meaning, used by validation, schema, docs and spreadsheet help.
+
+    capacity: Annotated[Number, Quantity("B", ge=0)]
+    \"\"\"Bytes the tier offers, all its devices together.\"\"\"
+
+A field accepts a bare number in the base unit, text with a unit, or a numpy array (a sweep or draws put there by the
+study): bounds are checked on every element. Records are immutable and refuse unknown keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import core_schema
+
+from kvmodel import units
+
+Number = Any  # float or ndarray of study axes; the Quantity beside it says of what
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Dimension (a key of units.DIMENSIONS) and bounds of a number."""
+
+    dimension: str
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, bool) or value is None:
+            expected, example = units.DIMENSIONS[self.dimension]
+            raise ValueError(f"{value!r} is not a number; expected {expected}, for example {example!r}")
+        if isinstance(value, str):
+            value = units.parse(value, self.dimension)
+        try:
+            number = np.asarray(value, dtype=float)
+        except (TypeError, ValueError):
+            expected, example = units.DIMENSIONS[self.dimension]
+            raise ValueError(f"expected {expected}, for example {example!r}") from None
+        self._check_bounds(number)
+        return float(number) if number.ndim == 0 else number
+
+    def _check_bounds(self, number: np.ndarray) -> None:
+        if np.isnan(number).any():
+            raise ValueError("not a number")
+        for bound, fails, word in (
+            (self.ge, np.less, "at least"), (self.gt, np.less_equal, "more than"),
+            (self.le, np.greater, "at most"), (self.lt, np.greater_equal, "less than"),
+        ):
+            if bound is not None and (bad := fails(number, bound)).any():
+                worst = units.text(float(number[bad].flat[0]), self.dimension)
+                raise ValueError(f"must be {word} {units.text(bound, self.dimension)}, got {worst}")
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self, serialization=core_schema.plain_serializer_function_ser_schema(_plain))
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        expected, example = units.DIMENSIONS[self.dimension]
+        number: dict[str, Any] = {"type": "number"}
+        for key, bound in (("minimum", self.ge), ("exclusiveMinimum", self.gt),
+                           ("maximum", self.le), ("exclusiveMaximum", self.lt)):
+            if bound is not None:
+                number[key] = bound
+        return {"anyOf": [number, {"type": "string", "examples": [example]}], "unit": self.dimension or "1"}
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+Fraction = Annotated[Number, Quantity("", ge=0, le=1)]
+Positive = Annotated[Number, Quantity("", gt=0)]
+Bytes = Annotated[Number, Quantity("B", ge=0, le=1e21)]
+Bandwidth = Annotated[Number, Quantity("B/s", gt=0, le=1e16)]
+Seconds = Annotated[Number, Quantity("s", ge=0, le=1e11)]
+Tokens = Annotated[Number, Quantity("token", ge=0, le=1e12)]
+Rate = Annotated[Number, Quantity("/s", ge=0, le=1e9)]
+Money = Annotated[Number, Quantity("USD", ge=0, le=1e12)]
+Power = Annotated[Number, Quantity("W", ge=0, le=1e9)]
+
+
+class Record(BaseModel):
+    """Immutable parameters. Attribute docstrings are the field descriptions everywhere."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, use_attribute_docstrings=True,
+        protected_namespaces=(),
+    )
