@@ -1,7 +1,7 @@
 """The catalogue of presets: data files, one per product, each number with its birth certificate.
 
-`kvmodel/presets/<family>/<name>.yaml` holds `title`, `sources`, optional `notes`, and the fields of the record
-it presets. A number is written {value, basis, source, note}: what it is, how it is known, where it stands.
+`kvmodel/presets/<family>/<name>.yaml` holds `title`, `sources`, optional `notes`, and the fields of the
+record it presets. A number is written {value, basis, source, note}: what, how known, where it stands.
 """
 
 from __future__ import annotations
