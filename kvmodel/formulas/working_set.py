@@ -1,0 +1,246 @@
+"""Sessions that share a cache, and how many distinct tokens they touch in a window: the working set W(t).
+
+Sessions arrive as a Poisson process; turn k leaves a context of S_k tokens, S_1 = first, S_{k+1} = S_k +
+step; the next turn comes after a pause (gap), or never. Every context counts once, at its last size. Moments
+here; the law of W and what a cache makes of it are in `reuse`.
+
+Shapes: parameters and capacities of study shape A broadcast together; a time argument may carry axes in
+front. Sizes and capacities are in the same unit, [tokens] below ([B] works as well).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kvmodel.formulas.laws import Constant, FixedTurns, Law, Turns
+
+__all__ = [
+    "SessionStream",
+    "SharedPrefix",
+    "characteristic_time",
+    "shared_pools",
+    "untouched_probability",
+    "variant_groups",
+    "working_set_mean",
+    "working_set_variance",
+]
+
+Array = NDArray[Any]
+_NOTHING, _ONE_TURN = Constant(0.0), FixedTurns(1)
+
+
+@dataclass(frozen=True)
+class SharedPrefix:
+    """Prompt heads requested by many sessions, one physical copy of each variant.
+
+    tokens  length of a head                                            [tokens]
+    share   probability of one variant of group g, axis 0 is the group  [-]
+    count   number of equally popular variants in group g               [-]
+    sum(share * count) = 1. Streams that hold the same object share the copies.
+    """
+
+    tokens: ArrayLike
+    share: ArrayLike
+    count: ArrayLike
+
+    @classmethod
+    def uniform(cls, tokens: ArrayLike, variants: ArrayLike) -> SharedPrefix:
+        """`variants` equally popular heads."""
+        count = np.asarray(variants, float)[None]
+        return cls(tokens, 1.0 / count, count)
+
+    @classmethod
+    def explicit(cls, tokens: ArrayLike, popularity: ArrayLike) -> SharedPrefix:
+        """One variant per row of `popularity`, which is normalised over axis 0."""
+        weight = np.asarray(popularity, float)
+        return cls(tokens, weight / weight.sum(axis=0), np.ones_like(weight))
+
+    @classmethod
+    def zipf(
+        cls, tokens: ArrayLike, variants: ArrayLike, exponent: ArrayLike, groups: int = 9
+    ) -> SharedPrefix:
+        """Popularity proportional to rank^-exponent: the three hottest alone, the others in groups of equal
+        rank ratio.
+
+        A group's variants get its mean popularity but stay separate objects. Group weights use the midpoint
+        integral of x^-exponent, within 0.3 % of the sum from rank 4 on.
+        """
+        variants, exponent = np.broadcast_arrays(np.asarray(variants, float), np.asarray(exponent, float))
+        lead = (-1,) + (1,) * variants.ndim
+        log_ratio = np.log(np.maximum(variants, 4.0) / 3.0)
+        tail = np.rint(3.0 * np.exp(np.linspace(0.0, 1.0, groups + 1).reshape(lead) * log_ratio))
+        ranks = np.concatenate([np.broadcast_to(np.arange(3.0).reshape(lead), (3,) + variants.shape), tail])
+        low, high = np.minimum(ranks[:-1], variants), np.minimum(ranks[1:], variants)
+        weight = _power_integral(low + 0.5, high + 0.5, exponent)
+        weight[:3] = np.where(high[:3] > low[:3], np.arange(1.0, 4.0).reshape(lead) ** -exponent, 0.0)
+        count = high - low
+        return cls(tokens, weight / weight.sum(axis=0) / np.maximum(count, 1.0), count)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return np.broadcast_shapes(np.shape(self.tokens), np.shape(self.share)[1:], np.shape(self.count)[1:])
+
+
+def _power_integral(low: Array, high: Array, exponent: Array) -> Array:
+    """Integral of x^-exponent; the logarithm at exponent one."""
+    p = 1.0 - exponent
+    ratio = np.log(high / low)
+    flat = np.abs(p) < 1e-9
+    safe = np.where(flat, 1.0, p)
+    return np.where(flat, ratio, low**safe * np.expm1(safe * ratio) / safe)
+
+
+@dataclass(frozen=True)
+class SessionStream:
+    """Sessions of one kind that share the cache with the other streams.
+
+    arrival_rate  new sessions                                        [1/s]
+    first, step   tokens after the first turn, and added by each more [tokens]; without the shared head
+    turns         number of turns of a session
+    gap           pause between the end of a turn and the next
+    retention     a context is dropped this long after its last use   [s], infinite: only when space is needed
+    prefix        shared head under every turn of the session, or None
+    A prompt head requested on its own is a stream of one turn with `first` = what follows it (Constant(0)
+    for nothing).
+    """
+
+    arrival_rate: ArrayLike
+    first: Law
+    step: Law = _NOTHING
+    turns: Turns = _ONE_TURN
+    gap: Law = _NOTHING
+    retention: ArrayLike = np.inf
+    prefix: SharedPrefix | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Study shape A of all parameters."""
+        parts = [
+            np.shape(self.arrival_rate),
+            np.shape(self.retention),
+            self.first.shape,
+            self.step.shape,
+            self.turns.shape,
+            self.gap.shape,
+        ]
+        return np.broadcast_shapes(*parts, () if self.prefix is None else self.prefix.shape)
+
+    @property
+    def paused_moments(self) -> tuple[Array, Array, Array]:
+        """E sum_k 1(K > k) S_k^n for n = 0, 1, 2: what one session leaves waiting for a next turn."""
+        j1, j2, j3 = self.turns.factorial_moments
+        f, d = self.first.mean, self.step.mean
+        square = self.first.second_moment * j1 + (self.step.variance + 2.0 * f * d) * j2 / 2.0
+        return j1, f * j1 + d * j2 / 2.0, square + d * d * (j3 / 3.0 + j2 / 2.0)
+
+    @property
+    def finished_moments(self) -> tuple[Array, Array, Array]:
+        """E S_K^n for n = 0, 1, 2: what one session leaves behind for ever."""
+        j1, j2, _ = self.turns.factorial_moments
+        f, d = self.first.mean, self.step.mean
+        square = self.first.second_moment + (self.step.variance + 2.0 * f * d) * j1 + d * d * (j2 + j1)
+        return np.ones_like(j1), f + d * j1, square
+
+    def held_times(self, t: ArrayLike) -> tuple[Array, Array]:
+        """E min(Gap, t) and t, both cut at the retention time [s]: how long a window of t sees a waiting and
+        a finished context as last touched."""
+        seen = np.minimum(t, self.retention)
+        return self.gap.restricted_mean(seen), seen
+
+    def sessions_seen(self, t: ArrayLike) -> Array:
+        """Mean number of sessions touched in a window of length t."""
+        paused, finished = self.held_times(t)
+        return self.arrival_rate * (self.paused_moments[0] * paused + finished)
+
+    def outlasting(self, t: ArrayLike) -> Array:
+        """P(Gap > min(t, retention)): the pause is longer than t, or so long that the context was dropped."""
+        return self.gap.survival(np.minimum(t, self.retention))
+
+    def outlasting_integral(self, t: ArrayLike) -> Array:
+        """Integral of `outlasting` from 0 to finite t [s]."""
+        seen = np.minimum(t, self.retention)
+        return self.gap.restricted_mean(seen) + (t - seen) * self.gap.survival(seen)
+
+
+def shared_pools(streams: Sequence[SessionStream]) -> list[tuple[SharedPrefix, list[int]]]:
+    """Each distinct shared head with the indices of the streams on it."""
+    owners: dict[int, tuple[SharedPrefix, list[int]]] = {}
+    for i, stream in enumerate(streams):
+        if stream.prefix is not None:
+            owners.setdefault(id(stream.prefix), (stream.prefix, []))[1].append(i)
+    return list(owners.values())
+
+
+def _private_cumulant(stream: SessionStream, t: ArrayLike, order: int) -> Array:
+    paused, finished = stream.held_times(t)
+    return stream.arrival_rate * (
+        paused * stream.paused_moments[order] + finished * stream.finished_moments[order]
+    )
+
+
+def untouched_probability(prefix: SharedPrefix, seen: Array) -> Array:
+    """P(no session on one variant of group g in the window), groups on a new leading axis."""
+    return np.exp(-variant_groups(prefix.share, np.ndim(seen)) * seen)
+
+
+def variant_groups(values: ArrayLike, ndim: int) -> Array:
+    """Axis 0 (groups) kept in front, the study axes of `values` aligned with the last of `ndim` axes."""
+    values = np.asarray(values, float)
+    return values.reshape(values.shape[:1] + (1,) * (ndim - values.ndim + 1) + values.shape[1:])
+
+
+def working_set_mean(streams: Sequence[SessionStream], t: ArrayLike) -> Array:
+    """Mean tokens touched in a window of length t, E W(t) [tokens].
+
+    sum_i lambda_i ( E min(Gap, t) E sum_k 1(K>k) S_k + t E S_K ) + sum_variants P (1 - exp(-L)), L the
+    sessions of the variant seen in the window. Zero at t = 0; grows without bound with t through finished
+    sessions, unless retention ends them. Exact. t [s] has shape (T,) + A or A.
+    """
+    total = sum(_private_cumulant(stream, t, 1) for stream in streams)
+    for prefix, users in shared_pools(streams):
+        seen = sum(streams[i].sessions_seen(t) for i in users)
+        count = variant_groups(prefix.count, np.ndim(seen))
+        total = total + prefix.tokens * (count * (1.0 - untouched_probability(prefix, seen))).sum(axis=0)
+    return total
+
+
+def working_set_variance(streams: Sequence[SessionStream], t: ArrayLike) -> Array:
+    """Variance of W(t) [tokens^2]: second cumulant of the sessions, Bernoulli variance of each shared head,
+    and their covariance (a session seen brings its head). Exact; zero at t = 0."""
+    total = sum(_private_cumulant(stream, t, 2) for stream in streams)
+    for prefix, users in shared_pools(streams):
+        seen = sum(streams[i].sessions_seen(t) for i in users)
+        private = sum(_private_cumulant(streams[i], t, 1) for i in users)
+        out = untouched_probability(prefix, seen)
+        share, count = (variant_groups(v, np.ndim(seen)) for v in (prefix.share, prefix.count))
+        own, joint = np.square(prefix.tokens) * (1.0 - out), 2.0 * prefix.tokens * share * private
+        total = total + (count * out * (own + joint)).sum(axis=0)
+    return total
+
+
+def characteristic_time(streams: Sequence[SessionStream], capacity: ArrayLike) -> Array:
+    """Window t [s] whose mean working set is the capacity [tokens]: E W(t) = C (Che's characteristic time).
+
+    Where retention or a finite set of heads keeps the mean below C for ever, the time at which it reaches
+    0.8 of its limit. Zero at C = 0. Bisection in log t between the bounds given by all touches and by
+    finished sessions alone.
+    """
+    capacity = np.asarray(capacity, float)
+    touched = sum(s.arrival_rate * (s.paused_moments[1] + s.finished_moments[1]) for s in streams)
+    heads = sum(s.arrival_rate * s.turns.mean * s.prefix.tokens for s in streams if s.prefix is not None)
+    left = sum(s.arrival_rate * s.finished_moments[1] for s in streams)
+    low = np.log(np.maximum(capacity, 1e-200) / np.maximum(touched + heads, 1e-100))
+    high = np.log(np.maximum(capacity, 1e-200) / np.maximum(left, 1e-100))
+    target = np.minimum(capacity, 0.8 * working_set_mean(streams, np.exp(high)))
+    low, high, target = np.broadcast_arrays(low, high, target)
+    # with a retention limit the sum of touches still bounds W from above, so `low` stays a lower bound
+    for _ in range(48):
+        middle = 0.5 * (low + high)
+        enough = working_set_mean(streams, np.exp(middle)) >= target
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return np.exp(high)

@@ -1,0 +1,1 @@
+"""Event simulation: the referee of the closed forms."""
