@@ -56,7 +56,7 @@ def break_even_tokens(
     a, F = np.asarray(attention, float), np.asarray(fixed, float)
     b = np.asarray(linear, float) - per_token
     D = np.sqrt(np.maximum(b * b + 4.0 * a * F, 0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = np.where(b > 0, 2.0 * F / (b + D), (D - b) / (2.0 * a))
         never = ((a == 0) & (b <= 0)) | ~np.isfinite(F) | ~np.isfinite(b)
         absent = b * b + 4.0 * a * F < 0

@@ -9,6 +9,8 @@ Symbols: B sequences decoding together, ctx tokens each attends to, W weight byt
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "Concurrency",
+    "Line",
     "concurrency_by_bisection",
     "experts_touched",
     "largest_batch",
@@ -26,6 +29,13 @@ __all__ = [
     "tokens_per_second",
     "weight_bytes_read",
 ]
+
+
+class Line(NamedTuple):
+    """One bound of a step: intercept [s] + slope [s/sequence] x batch."""
+
+    intercept: NDArray
+    slope: NDArray
 
 
 class Concurrency(NamedTuple):
@@ -71,7 +81,7 @@ def step_seconds(
         state_bytes=state_bytes,
         launch_floor=launch_floor,
     )
-    return np.max(lines[0] + lines[1] * np.asarray(batch, float), axis=0)
+    return reduce(np.maximum, [start + slope * np.asarray(batch, float) for start, slope in lines])
 
 
 def step_lines(
@@ -85,19 +95,18 @@ def step_lines(
     attention_width: ArrayLike = 0.0,
     state_bytes: ArrayLike = 0.0,
     launch_floor: ArrayLike = 0.0,
-) -> NDArray:
-    """The bounds of a decode step as straight lines in the batch: intercepts and slopes.
+) -> tuple[Line, Line, Line]:
+    """The bounds of a decode step as straight lines in the batch: memory, compute, launch.
 
-    Each is (memory, compute, launch) along one leading axis.
-
-    Shape (2, 3) + broadcast shape; intercepts [s], slopes [s/sequence]. Arguments as `step_seconds`, which is
-    the maximum of these lines; `mean_concurrency` solves for the batch with them.
+    Each an intercept [s] and a slope [s/sequence]. Arguments as `step_seconds`, which is the maximum of these
+    lines; `mean_concurrency` solves for the batch with them.
     """
     context, memory = np.asarray(context_tokens, float), np.asarray(bandwidth, float)
-    read = (context * kv_bytes_per_token + state_bytes) / memory
+    read = Line(
+        np.asarray(weight_bytes, float) / memory, (context * kv_bytes_per_token + state_bytes) / memory
+    )
     work = 2.0 * (np.asarray(active_parameters, float) + context * attention_width) / flops
-    rows = np.broadcast_arrays(np.asarray(weight_bytes, float) / memory, 0.0, launch_floor, read, work, 0.0)
-    return np.stack(rows).reshape((2, 3) + rows[0].shape)
+    return read, Line(np.zeros(()), work), Line(np.asarray(launch_floor, float), np.zeros(()))
 
 
 def tokens_per_second(batch: ArrayLike, seconds: ArrayLike) -> NDArray:
@@ -115,7 +124,7 @@ def experts_touched(tokens: ArrayLike, *, experts: ArrayLike, experts_per_token:
     occupancy, derived here.
     """
     total = np.asarray(experts, float)
-    with np.errstate(divide="ignore"):  # k = E: every token touches all
+    with np.errstate(divide="ignore", invalid="ignore"):  # k = E: every token touches all
         missed = np.exp(np.asarray(tokens, float) * np.log1p(-np.asarray(experts_per_token, float) / total))
     return total * (1.0 - np.where(np.asarray(tokens) == 0, 1.0, missed))
 
@@ -151,28 +160,27 @@ def largest_batch(
         return np.where(np.asarray(kv_space) <= 0, 0.0, np.floor(np.asarray(kv_space, float) / each))
 
 
-def mean_concurrency(token_rate: ArrayLike, intercepts: ArrayLike, slopes: ArrayLike) -> Concurrency:
+def mean_concurrency(token_rate: ArrayLike, lines: Sequence[Line]) -> Concurrency:
     """Sequences decoding at once when output tokens are asked for at a given rate.
 
         B = R t(B),  t(B) = max_i (a_i + b_i B)   =>   B = max_i R a_i / (1 - R b_i)
 
     Little's law closes on itself: more sequences make slower steps, slower steps more sequences. With a step
     that is the maximum of lines the smallest solution is the maximum of the lines' own solutions. token_rate
-    R: arrival rate x output tokens [tokens/s]; intercepts [s] and slopes [s/sequence] carry one leading axis,
-    as `step_lines` gives them. Returns inf and served = False where R b_i >= 1 for some line: that bound
-    cannot produce so many tokens at any batch. R = 0 gives 0. Valid for a batch without an upper limit:
-    compare with `largest_batch`. Source: Little 1961; the closed form is derived here.
+    R: arrival rate x output tokens [tokens/s]; lines: intercepts a_i [s] and slopes b_i [s/sequence], as
+    `step_lines` gives them. Returns inf and served = False where R b_i >= 1 for some line: that bound cannot
+    produce so many tokens at any batch. R = 0 gives 0. Valid for a batch without an upper limit: compare with
+    `largest_batch`. Source: Little 1961; the closed form is derived here.
     """
     rate = np.asarray(token_rate, float)
-    left = 1.0 - rate * np.asarray(slopes, float)
-    served = np.all(left > 0, axis=0)
+    served = reduce(np.logical_and, [rate * slope < 1 for _, slope in lines])
     with np.errstate(divide="ignore", invalid="ignore"):
-        each = np.where(left > 0, rate * intercepts / left, np.inf)
-    return Concurrency(np.where(served, np.max(each, axis=0), np.inf), served)
+        each = reduce(np.maximum, [rate * start / (1.0 - rate * slope) for start, slope in lines])
+    return Concurrency(np.where(served, each, np.inf), served)
 
 
 def concurrency_by_bisection(
-    token_rate: ArrayLike, step, *, largest: ArrayLike, halvings: int = 60
+    token_rate: ArrayLike, step: Callable[[NDArray], NDArray], *, largest: ArrayLike, halvings: int = 60
 ) -> Concurrency:
     """As `mean_concurrency` for any step law, e.g. one with expert coverage: smallest B with B >= R step(B).
 

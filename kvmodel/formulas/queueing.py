@@ -261,8 +261,8 @@ def batch_mean_wait(
 def shared_sojourn_seconds(service: ArrayLike, utilisation: ArrayLike) -> NDArray:
     """Mean time on a fairly shared link of a job that takes x = `service` alone: x / (1 - rho) [s].
 
-    M/G/1-PS, insensitive to the service law; a mean only, no percentile follows. rho >= 1 gives inf. Source: theory.md
-    section 4.
+    M/G/1-PS, insensitive to the service law; a mean only, no percentile follows. rho >= 1 gives inf. Source:
+    theory.md section 4.
     """
     return _per_idle(np.asarray(service, float), utilisation)
 
