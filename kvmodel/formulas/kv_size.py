@@ -38,6 +38,7 @@ ENCODINGS: dict[str, Encoding] = {
     "fp8_per_token_head": Encoding(8, 4), "int8_per_token_head": Encoding(8, 4), "int4_per_token_head": Encoding(4, 4),
     "fp8_block128": Encoding(8, 4, 128),
     "nvfp4": Encoding(4, 1, 16), "fp4": Encoding(4, 1, 16), "mxfp4": Encoding(4, 1, 32),
+    "int4_group32": Encoding(4, 2, 32),
     "q8_0": Encoding(8, 2, 32), "q5_0": Encoding(5, 2, 32), "q5_1": Encoding(5, 4, 32), "q4_0": Encoding(4, 2, 32),
     "q4_1": Encoding(4, 4, 32), "iq4_nl": Encoding(4, 2, 32), "q6_0": Encoding(6, 2, 32), "q1_0": Encoding(1, 2, 128),
     "turboquant_v4": Encoding(4, 4), "turboquant_v3": Encoding(3, 4),

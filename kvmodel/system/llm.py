@@ -65,7 +65,7 @@ class Llm(Record):
     """Precision of recurrent states; empty: as model_dtype."""
 
     weight_dtype: str = "bf16"
-    """Precision of most weights; used only where weight_bytes is not given."""
+    """Precision of most weights, used where weight_bytes is not given; empty: mixed or unknown."""
 
     parameters: Annotated[Number, Quantity("", gt=0)] | None = None
     """Parameters of the model."""
@@ -184,8 +184,9 @@ class Llm(Record):
         """Bytes of all weights over all ranks: as given, else parameters × bytes of weight_dtype [B]."""
         if self.stored_weight_bytes is not None:
             return self.stored_weight_bytes
-        if self.parameters is None:
-            raise UnsupportedModelError(f"{self.name}: neither weight_bytes nor parameters is known")
+        if self.parameters is None or not self.weight_dtype:
+            raise UnsupportedModelError(f"{self.name}: weight_bytes is not given, and does not follow from parameters "
+                                        "and weight_dtype")
         return self.parameters * element_bytes(self.weight_dtype)
 
 
