@@ -1,10 +1,10 @@
-"""One declaration per number: its unit, bounds and meaning, used by validation, schema, docs and spreadsheet help.
+"""One declaration per number: unit, bounds and meaning, for validation, schema, docs and spreadsheet help.
 
     capacity: Annotated[Number, Quantity("B", ge=0)]
     \"\"\"Bytes the tier offers, all its devices together.\"\"\"
 
-A field accepts a bare number in the base unit, text with a unit, or a numpy array (a sweep or draws put there by the
-study): bounds are checked on every element. Records are immutable and refuse unknown keys.
+A field accepts a bare number in the base unit, text with a unit, or a numpy array (a sweep or draws put there
+by the study): bounds are checked on every element. Records are immutable and refuse unknown keys.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Quantity:
     lt: float | None = None
 
     def __call__(self, value: Any) -> Any:
-        if isinstance(value, bool) or value is None:
-            expected, example = units.DIMENSIONS[self.dimension]
-            raise ValueError(f"{value!r} is not a number; expected {expected}, for example {example!r}")
         if isinstance(value, str):
             value = units.parse(value, self.dimension)
         try:
             number = np.asarray(value, dtype=float)
-        except (TypeError, ValueError):
+            numeric = value is not None and np.asarray(value).dtype.kind in "iufO"  # True is not 1
+        except (TypeError, ValueError, OverflowError):
+            numeric = False
+        if not numeric:
             expected, example = units.DIMENSIONS[self.dimension]
-            raise ValueError(f"expected {expected}, for example {example!r}") from None
+            raise ValueError(f"expected {expected}, for example {example!r}")
         self._check_bounds(number)
         return float(number) if number.ndim == 0 else number
 
@@ -56,12 +56,13 @@ class Quantity:
                 worst = units.text(float(number[bad].flat[0]), self.dimension)
                 raise ValueError(f"must be {word} {units.text(bound, self.dimension)}, got {worst}")
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(
+            self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.no_info_plain_validator_function(
             self, serialization=core_schema.plain_serializer_function_ser_schema(_plain))
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        expected, example = units.DIMENSIONS[self.dimension]
+        _, example = units.DIMENSIONS[self.dimension]
         number: dict[str, Any] = {"type": "number"}
         for key, bound in (("minimum", self.ge), ("exclusiveMinimum", self.gt),
                            ("maximum", self.le), ("exclusiveMaximum", self.lt)):

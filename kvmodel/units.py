@@ -1,7 +1,7 @@
 """Text with units to base units and back: "1.5 TiB", "20 GiB/s", "0.2 USD/GB", "700 tokens", "5 yr".
 
-Inside the package every number is in base units (byte, second, token, FLOP, USD, watt, fraction); text stands only
-at the edges. GB is 1e9 bytes and GiB is 2**30, b is a bit and B a byte, a month is 730 h and a year 8760 h.
+Inside the package every number is in base units (byte, second, token, FLOP, USD, watt, fraction); text stands
+only at the edges. GB is 1e9 bytes, GiB is 2**30; b is a bit, B a byte; a month is 730 h and a year 8760 h.
 A bare multiple ("2G") is refused because it does not say of what.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from difflib import get_close_matches
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -18,10 +19,10 @@ GB = 1e9
 GIB = 2.0**30
 
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60}
 _COUNTED = (
-    "token tokens request requests req session sessions turn turns op ops IO IOs block blocks element elements "
-    "GPU GPUs drive drives".split()
+    "token", "tokens", "request", "requests", "req", "session", "sessions", "turn", "turns", "op", "ops",
+    "IO", "IOs", "block", "blocks", "element", "elements", "GPU", "GPUs", "drive", "drives",
 )
 
 
@@ -32,23 +33,23 @@ def _table() -> dict[str, tuple[str, float]]:
         table[prefix + "B"] = ("B", factor)
         table[prefix + "b"] = table[prefix + "bit"] = table[prefix + "bits"] = ("B", factor / 8)
     for prefix, factor in _DECIMAL.items():
-        for name in ("FLOP", "FLOPs", "FLOPS"):
-            table[prefix + name] = ("FLOP", factor)
+        table[prefix + "FLOP"] = table[prefix + "FLOPs"] = ("FLOP", factor)
+        table[prefix + "FLOPS"] = ("FLOP/s", factor)
         table[prefix + "W"] = ("W", factor)
         table[prefix + "Wh"] = ("J", factor * HOUR)
         table[prefix + "J"] = ("J", factor)
     table["mW"] = ("W", 1e-3)
     for names, seconds in (
-        ("s sec second seconds", 1.0), ("ms", 1e-3), ("us µs μs", 1e-6), ("ns", 1e-9), ("min minute minutes", 60.0),
-        ("h hr hour hours", HOUR), ("d day days", DAY), ("week weeks", 7 * DAY), ("month months", MONTH),
-        ("yr year years", YEAR),
+        ("s sec second seconds", 1.0), ("ms", 1e-3), ("us µs μs", 1e-6), ("ns", 1e-9),
+        ("min minute minutes", 60.0), ("h hr hour hours", HOUR), ("d day days", DAY), ("week weeks", 7 * DAY),
+        ("month months", MONTH), ("yr year years", YEAR),
     ):
         for name in names.split():
             table[name] = ("s", seconds)
     for name in _COUNTED:
         table[name] = ("token" if name.startswith("token") else "", 1.0)
-    for prefix in ("k", "M", "B"):
-        table[prefix + "tokens"] = ("token", {"k": 1e3, "M": 1e6, "B": 1e9}[prefix])
+    for prefix, factor in (("k", 1e3), ("K", 1e3), ("M", 1e6), ("B", 1e9)):
+        table[prefix + "tokens"] = ("token", factor)
     table["parameters"] = table["params"] = ("", 1.0)
     table["USD"] = table["$"] = ("USD", 1.0)
     table["cycle"] = table["cycles"] = ("", 1.0)
@@ -84,13 +85,14 @@ DIMENSIONS = {
     "": ("a plain number", "0.9"),
 }
 
-_NUMBER = re.compile(r"\s*(?P<currency>\$?)\s*(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>.*?)\s*$")
-_MULTIPLE = {"k": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
+_NUMBER = re.compile(
+    r"\s*(?P<currency>\$?)\s*(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>.*?)\s*$")
+_MULTIPLE = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 
 
 def _power(symbols: dict[str, int], symbol: str, exponent: int) -> None:
-    for part, sign in (("/s", -1),) if symbol == "/s" else ((symbol, 1),):
-        name = part.lstrip("/")
+    top, _, bottom = symbol.partition("/")  # "/s" (DWPD) and "FLOP/s" (FLOPS) are units of their own
+    for name, sign in ((top, 1), (bottom, -1)):
         if name:
             symbols[name] = symbols.get(name, 0) + sign * exponent
 
@@ -105,7 +107,7 @@ def _dimension(symbols: dict[str, int]) -> str:
 def unit_factor(unit: str) -> tuple[str, float]:
     """Dimension and factor to base units of a unit expression such as "GB/s" or "USD/GB/month".
 
-    Raises ValueError with the nearest reading when a part is not a unit.
+    Raises ValueError with the nearest readings when a part is not a unit.
     """
     symbols: dict[str, int] = {}
     factor = 1.0
@@ -113,24 +115,35 @@ def unit_factor(unit: str) -> tuple[str, float]:
         part = part.strip()
         if index == 0 and not part:
             continue
-        base, _, power = part.partition("^")
+        base, hat, power = part.partition("^")
+        if hat and power not in ("2", "3"):
+            raise ValueError(f"{part!r} is not a unit")
         words = base.split()
         if len(words) == 2 and words[0] in _MULTIPLE and words[1] in UNITS:  # "20 k tokens"
             factor *= _MULTIPLE[words[0]] if index == 0 else 1 / _MULTIPLE[words[0]]
             base = words[1]
         if base not in UNITS:
-            raise ValueError(f"{base!r} is not a unit")
+            raise ValueError(f"{base!r} is not a unit{_similar(base)}")
         symbol, value = UNITS[base]
-        exponent = (1 if index == 0 else -1) * (int(power) if power.isdigit() else 1)
+        exponent = (1 if index == 0 else -1) * int(power or 1)
         _power(symbols, symbol, exponent)
         factor *= value**exponent
     return _dimension(symbols), factor
 
 
+def _similar(name: str) -> str:
+    """' (did you mean GB or Gb?)': case matters in units, so all that differ only in case are named."""
+    per_second = name[:-2] + "/s" if name.endswith("ps") and name[:-2] in UNITS else ""
+    same = [per_second] if per_second else [unit for unit in UNITS if unit.lower() == name.lower()]
+    near = same or get_close_matches(name, UNITS, n=1, cutoff=0.6)
+    return f" (did you mean {' or '.join(near)}?)" if near else ""
+
+
 def parse(text: str, dimension: str) -> float:
     """Value of `text` in the base unit of `dimension` (a key of DIMENSIONS).
 
-    A bare number is already in the base unit. Raises ValueError that says what was read, what is expected, and an example.
+    A bare number is already in the base unit. Raises ValueError that says what was read, what is expected,
+    and an example.
     """
     expected, example = DIMENSIONS[dimension]
     want = f"expected {expected}, for example {example!r}"
@@ -147,7 +160,7 @@ def parse(text: str, dimension: str) -> float:
         return value
     if unit in _MULTIPLE and dimension in ("token", ""):  # "128k" of a count is unambiguous
         return value * _MULTIPLE[unit]
-    if unit in ("k", "M", "G", "T", "P", "Ki", "Mi", "Gi", "Ti", "Pi"):
+    if unit in _DECIMAL or unit in _BINARY:
         decimal = unit.rstrip("i").upper().replace("K", "k")
         raise ValueError(f"{text!r} does not say of what: write {decimal}B (powers of 1000) or "
                          f"{decimal.replace('k', 'K')}iB (powers of 1024), or name the unit; {want}")
@@ -155,17 +168,20 @@ def parse(text: str, dimension: str) -> float:
         found, factor = unit_factor(unit)
     except ValueError as error:
         raise ValueError(f"{text!r}: {error}; {want}") from None
-    same = found == dimension or (found == "s^-1" and dimension == "/s") or (dimension == "token" and found == "")
-    if not same:
+    if found != dimension and not (dimension == "token" and found == ""):
         name = DIMENSIONS[found][0] if found in DIMENSIONS else f"in {found or 'no unit'}"
         raise ValueError(f"{text!r} is {name}; {want}")
+    if not math.isfinite(value * factor):
+        raise ValueError(f"{text!r} is not a finite number; {want}")
     return value * factor
 
 
 _STEPS = {
-    "B": [(2.0**50, "PiB"), (2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")],
+    "B": [(2.0**50, "PiB"), (2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"),
+          (1.0, "B")],
     "B/s": [(1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")],
-    "s": [(YEAR, "yr"), (DAY, "d"), (HOUR, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")],
+    "s": [(YEAR, "yr"), (DAY, "d"), (HOUR, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"),
+          (1e-9, "ns")],
     "token": [(1e9, "B tokens"), (1e6, "M tokens"), (1e3, "k tokens"), (1.0, "tokens")],
     "B/token": [(1024.0, "KiB/token"), (1.0, "B/token")],
     "FLOP/s": [(1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s")],

@@ -121,8 +121,12 @@ def _branch_rank(place: PathKey, found: list[_Finding]) -> tuple[int, int]:
 def _without_misspelt(findings: list[_Finding]) -> list[_Finding]:
     """Findings without "missing" where an unknown key beside it is that name misspelt: one thing to mend."""
     unknown = [finding.path for finding in findings if finding.error["type"] == "extra_forbidden"]
-    return [finding for finding in findings if finding.error["type"] != "missing" or not any(
-        path[:-1] == finding.path[:-1] and nearest(str(path[-1]), [str(finding.path[-1])]) for path in unknown)]
+
+    def misspelt(path: PathKey) -> bool:
+        return any(key[:-1] == path[:-1] and nearest(str(key[-1]), [str(path[-1])]) for key in unknown)
+
+    return [finding for finding in findings
+            if finding.error["type"] != "missing" or not misspelt(finding.path)]
 
 
 def _subject(finding: _Finding) -> PathKey:
@@ -142,7 +146,8 @@ def _message(finding: _Finding, model: type[BaseModel], data: Any) -> str:
     kind, given = error["type"], _shown(error["input"])
     labels = {label for _, label in finding.branches}
     if kind in ("value_error", "assertion_error"):
-        return str(error["ctx"]["error"])
+        message = str(error["ctx"]["error"])
+        return f"{message}, got {given}" if message.startswith("expected ") else message
     if kind == "extra_forbidden":
         return _unknown_key(str(path[-1]), _fields(_records(model, path[:-1], data, labels)))
     if kind == "missing":

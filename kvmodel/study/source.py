@@ -79,7 +79,7 @@ def read_text(text: str, name: str) -> Tree:
         node = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
         raise StudyError(name, [*problems, _syntax_problem(error, text)]) from None
-    if node is None or (isinstance(node, yaml.ScalarNode) and node.style is None and not node.value):
+    if node is None or (isinstance(node, yaml.ScalarNode) and _is_plain(node) and not node.value):
         raise _error(name, "is empty; a study needs at least a model, tiers and a workload")
     if not isinstance(node, yaml.MappingNode):
         found = "a list" if isinstance(node, yaml.SequenceNode) else "one value"
