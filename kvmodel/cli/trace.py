@@ -1,0 +1,293 @@
+"""kvmodel trace: exact hit curves, working sets and reuse of real traces."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kvmodel.errors import KvmodelError
+
+STANDARD_OUTPUT = "-"
+
+
+def trace(
+    files: Sequence[str],
+    *,
+    format: str = "auto",
+    block_tokens: int | None = None,
+    capacities: Sequence[int] | None = None,
+    tiers: Sequence[tuple[str, int]] = (),
+    kv_bytes_per_token: float | None = None,
+    break_even_hits_per_block_hour: float | None = None,
+    sample: float = 1.0,
+    session_interval_s: float | None = None,
+    sort: bool = False,
+    skip_bad_lines: bool = False,
+    curve: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> list[dict[str, Any]]:
+    """One summary document per file (see schemas/trace.schema.json), each trace on its own.
+
+    `curve` names a CSV file that gets every step of the LRU curve (one input file only).
+    """
+    from kvmodel.traces import SummaryOptions, read_trace, trace_summary
+
+    if curve is not None and len(files) != 1:
+        raise KvmodelError("--curve writes the curve of one trace; give one file")
+    options = SummaryOptions(
+        capacities=capacities,
+        tiers=tiers,
+        kv_bytes_per_token=kv_bytes_per_token,
+        break_even_hits_per_block_hour=break_even_hits_per_block_hour,
+        sample=sample,
+    )
+    documents = []
+    for file in files:
+        read = read_trace(
+            file,
+            format=format,
+            block_tokens=block_tokens,
+            sort=sort,
+            skip_bad_lines=skip_bad_lines,
+            session_interval_s=session_interval_s,
+            sample=sample,
+            progress=_line_progress(file, progress),
+        )
+        if progress is not None:
+            progress(f"{file}: {read.requests:,} requests read, working out curves")
+        documents.append(trace_summary(read, options))
+        if curve is not None:
+            _write_curve(curve, read)
+    return documents
+
+
+def trace_command(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Traces: plain, .gz or .zst; - for stdin.")],
+    format: Annotated[str, typer.Option("--format", help="Trace format; auto looks at the first line.")] = "auto",
+    block_tokens: Annotated[
+        int | None, typer.Option("--block-tokens", min=1, help="Tokens per block, when the trace does not say.")
+    ] = None,
+    capacities: Annotated[
+        str | None, typer.Option("--capacities", help="Cache sizes in blocks, such as 1000,3000,10000.")
+    ] = None,
+    tiers: Annotated[
+        str | None, typer.Option("--tiers", help="Exclusive chain, fast to slow, in blocks: hbm=3000,dram=30000.")
+    ] = None,
+    kv_bytes_per_token: Annotated[
+        float | None, typer.Option("--kv-bytes-per-token", min=0, help="Bytes of KV per token: adds bytes to tokens.")
+    ] = None,
+    break_even_hits: Annotated[
+        float | None,
+        typer.Option("--break-even-hits", min=0, help="Hits per block and hour that pay a block's rent: economic knee."),
+    ] = None,
+    sample: Annotated[
+        float, typer.Option("--sample", help="Share of sessions to keep (0-1], for traces beyond memory.")
+    ] = 1.0,
+    session_interval: Annotated[
+        float | None,
+        typer.Option("--session-interval", min=0, help="Session files: seconds from one session's start to the next."),
+    ] = None,
+    sort: Annotated[bool, typer.Option("--sort", help="Put requests in order of time first.")] = False,
+    skip_bad_lines: Annotated[
+        bool, typer.Option("--skip-bad-lines", help="Count lines that break their format instead of stopping.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document (a list for several files).")] = False,
+    output: Annotated[str, typer.Option("-o", "--output", help="File for the result; - for stdout.")] = "-",
+    curve: Annotated[
+        str | None, typer.Option("--curve", help="CSV file for every step of the exact LRU curve.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+) -> None:
+    """Exact hit curves, working sets and reuse of traces."""
+    show = None if quiet or not sys.stderr.isatty() else _show_progress
+    documents = trace(
+        files,
+        format=format,
+        block_tokens=block_tokens,
+        capacities=_capacities(capacities),
+        tiers=_tiers(tiers),
+        kv_bytes_per_token=kv_bytes_per_token,
+        break_even_hits_per_block_hour=break_even_hits,
+        sample=sample,
+        session_interval_s=session_interval,
+        sort=sort,
+        skip_bad_lines=skip_bad_lines,
+        curve=curve,
+        progress=show,
+    )
+    if show is not None:
+        sys.stderr.write("\r\033[K")
+    if as_json:
+        text = json.dumps(documents[0] if len(documents) == 1 else documents, indent=2, allow_nan=False) + "\n"
+    else:
+        text = "\n".join(report(document) for document in documents)
+    with _output(output) as stream:
+        stream.write(text)
+
+
+def report(document: dict[str, Any]) -> str:
+    """The document as a short text, every ratio with what it is a share of."""
+    lines = [
+        f"{document['trace']} ({document['format']})",
+        f"  {document['requests']:,} requests, {document['input_tokens']:,} input tokens"
+        + (f", {document['skipped_lines']:,} lines skipped" if document["skipped_lines"] else "")
+        + (f", {document['duration_s']:,.0f} s" if document["duration_s"] else ""),
+    ]
+    if document["infinite_cache"]:
+        lines += _infinite_lines(document) + _curve_lines(document) + _time_lines(document) + _knee_lines(document)
+    return "\n".join([*lines, *(f"  note: {note}" for note in document["notes"])]) + "\n"
+
+
+def _infinite_lines(document: dict[str, Any]) -> list[str]:
+    infinite = document["infinite_cache"]
+    return [
+        f"  {document['block_accesses']:,} block accesses, {document['unique_blocks']:,} unique blocks of "
+        f"{document['block_tokens']} tokens, {_percent(document['fraction_blocks_never_reused'])} of them used once",
+        "",
+        "Ceiling (infinite cache)",
+        f"  {_percent(infinite['block_hit_ratio'])}  of block accesses were seen before",
+        f"  {_percent(infinite['prefix_block_hit_ratio'])}  of block accesses are in a prefix seen in earlier requests",
+        f"  {_percent(infinite['prefix_token_hit_ratio'])}  of input tokens are in such a prefix",
+        f"  {_percent(infinite['prefix_token_hit_ratio_full_blocks'])}  of input tokens, full blocks only",
+        f"  {_percent(infinite['mean_per_request_prefix_token_ratio'])}  mean over requests of that share",
+    ]
+
+
+def _curve_lines(document: dict[str, Any]) -> list[str]:
+    if not document["lru"]:
+        return []
+    lines = ["", "Hit ratio by capacity (block: of block accesses; token: of input tokens)"]
+    lines += [f"  {'blocks':>12} {'tokens':>16} {'LRU':>8} {'best':>8} {'prefix, tail':>14} {'misses':>12}"]
+    lines += [f"  {'':>12} {'':>16} {'block':>8} {'block':>8} {'evicted first':>14} {'per s':>12}"]
+    rows = zip(document["lru"], document["belady"], document["prefix_lru_reverse_touch"], strict=True)
+    for lru, best, prefix in rows:
+        misses = "-" if lru["misses_per_s"] is None else f"{lru['misses_per_s']:,.2f}"
+        lines.append(
+            f"  {lru['capacity_blocks']:>12,} {lru['capacity_tokens']:>16,} {_percent(lru['block_hit_ratio']):>8} "
+            f"{_percent(best['block_hit_ratio']):>8} {_percent(prefix['prefix_token_hit_ratio']) + ' token':>14} {misses:>12}"
+        )
+    for tier in document["tiers"]:
+        lines.append(
+            f"  tier {tier['tier']}: {tier['capacity_blocks']:,} blocks hold {_percent(tier['block_hit_ratio'])} of block "
+            f"accesses, {_percent(tier['block_hit_ratio_of_what_reached_it'])} of those that reached it"
+        )
+    return lines
+
+
+def _time_lines(document: dict[str, Any]) -> list[str]:
+    if not document["working_set"]:
+        return []
+    lines = ["", "Working set W(T), blocks, and hit ratio if a block is forgotten T after its last use"]
+    lines += [f"  {'T s':>8} {'time mean':>14} {'largest':>12} {'seen by accesses':>18} {'TTL hits':>9}"]
+    for held, ttl in zip(document["working_set"], document["ttl"], strict=True):
+        mean = "-" if held["mean_blocks"] is None else f"{held['mean_blocks']:,.1f}"
+        lines.append(
+            f"  {held['window_s']:>8g} {mean:>14} {held['max_blocks']:>12,} "
+            f"{held['seen_by_accesses_blocks']:>18,.1f} {_percent(ttl['block_hit_ratio']):>9}"
+        )
+    return lines
+
+
+def _knee_lines(document: dict[str, Any]) -> list[str]:
+    knee = document.get("knee")
+    if not knee or knee["capacity_for_90_percent_of_ceiling_blocks"] is None:
+        return []
+    lines = [
+        "",
+        "Knees of the LRU block curve",
+        f"  90 % of the ceiling from {knee['capacity_for_90_percent_of_ceiling_blocks']:,} blocks, 99 % from "
+        f"{knee['capacity_for_99_percent_of_ceiling_blocks']:,}",
+    ]
+    for cliff in knee["cliffs"]:
+        lines.append(
+            f"  cliff: {_percent(cliff['gained_share'])} of all possible hits between {cliff['below_blocks']:,} and "
+            f"{cliff['fits_blocks']:,} blocks"
+        )
+    if knee["economic"]:
+        economic = knee["economic"]
+        lines.append(
+            f"  economic knee {economic['capacity_blocks']:,} blocks, where another block earns fewer than "
+            f"{economic['hits_per_block_hour']:g} hits an hour"
+        )
+    return lines
+
+
+def _percent(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{100 * ratio:.2f} %"
+
+
+def _capacities(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    return [_blocks("--capacities", word) for word in text.split(",") if word.strip()]
+
+
+def _tiers(text: str | None) -> list[tuple[str, int]]:
+    pairs = [word.partition("=") for word in (text or "").split(",") if word.strip()]
+    return [(name.strip(), _blocks("--tiers", size)) for name, _, size in pairs]
+
+
+def _blocks(option: str, word: str) -> int:
+    try:
+        value = int(word.strip().replace("_", ""))
+    except ValueError:
+        value = 0
+    if not 1 <= value <= 10**15:
+        raise typer.BadParameter(f"{word.strip()!r} is not a number of blocks from 1 up", param_hint=option)
+    return value
+
+
+def _line_progress(file: str, progress: Callable[[str], None] | None) -> Callable[[int], None] | None:
+    if progress is None:
+        return None
+    return lambda line: progress(f"{file}: line {line:,}")
+
+
+def _show_progress(message: str) -> None:
+    sys.stderr.write(f"\r\033[K{message}")
+    sys.stderr.flush()
+
+
+def _write_curve(path: str, read: Any) -> None:
+    from kvmodel.traces.hit_curve import lru_curve
+    from kvmodel.traces.prefix_tree import run_stream
+    from kvmodel.traces.stack_distance import stack_distances
+
+    stream = run_stream(read)
+    curve = lru_curve(stream, stack_distances(stream))
+    with _output(path) as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["capacity_blocks", "hit_blocks", "block_accesses"])
+        rows.writerows((c, h, curve.total) for c, h in zip(curve.capacity_blocks, curve.hits, strict=True))
+
+
+@contextmanager
+def _output(path: str) -> Iterator[Any]:
+    """stdout, or a file that appears whole or not at all: written beside its place, then moved there."""
+    if path == STANDARD_OUTPUT:
+        yield sys.stdout
+        return
+    target = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise KvmodelError(f"{path}: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            yield file
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
