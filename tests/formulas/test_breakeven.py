@@ -98,7 +98,7 @@ def goodput_deterministic(i):
 
 
 def goodput_exponential(i):
-    """The sojourn of M/M/1 is exponential: the rate at which its p99 meets the limit, checked by the mean wait."""
+    """The sojourn of M/M/1 is exponential: the rate whose p99 meets the limit, checked by the mean."""
     rate = i["service_rate_per_s"] - np.log(100) / i["ttft_p99_slo_s"]
     rho = rate / i["service_rate_per_s"]
     mean_wait = queueing.single_server_mean_wait(rho, 1 / i["service_rate_per_s"], 1.0)
