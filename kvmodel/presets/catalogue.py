@@ -75,11 +75,16 @@ def load(family: str, name: str) -> Preset:
 
 def parse(text: str, family: str, name: str) -> Preset:
     """Preset from the text of its file. Raises PresetError that names the file and the field."""
-    where = f"preset {family}/{name}"
     try:
         data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
-        raise PresetError(f"{where}: not valid YAML: {error}") from None
+        raise PresetError(f"preset {family}/{name}: not valid YAML: {error}") from None
+    return preset_of(data, family, name)
+
+
+def preset_of(data: Any, family: str, name: str) -> Preset:
+    """Preset from the data of its file, certificates taken off and noted by path."""
+    where = f"preset {family}/{name}"
     if not isinstance(data, dict) or not isinstance(data.get("title"), str):
         raise PresetError(f"{where}: a preset is a mapping with a 'title'")
     sources = {key: {item: _text(entry) for item, entry in source.items()}

@@ -185,7 +185,7 @@ surprises = st.sampled_from(["NO", "1e3", "1:30", "<<", "0x1", "~", "1_0", ".inf
 scalars = st.one_of(st.none(), st.booleans(), st.integers(), words, surprises,
                     st.floats(allow_nan=False, allow_infinity=False))
 values = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=4), max_leaves=12)
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=4))
 
 
 @given(st.dictionaries(words, values))
