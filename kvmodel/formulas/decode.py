@@ -9,16 +9,15 @@ Symbols: B sequences decoding together, ctx tokens each attends to, W weight byt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "Concurrency",
-    "Line",
     "concurrency_by_bisection",
     "experts_touched",
     "largest_batch",
@@ -29,13 +28,6 @@ __all__ = [
     "tokens_per_second",
     "weight_bytes_read",
 ]
-
-
-class Line(NamedTuple):
-    """One bound of a step: intercept [s] + slope [s/sequence] x batch."""
-
-    intercept: NDArray
-    slope: NDArray
 
 
 class Concurrency(NamedTuple):
@@ -70,18 +62,35 @@ def step_seconds(
     the engine does [s]. At B = 0 the weights are still read. Grows linearly with B at last. Source: theory.md
     section 6. A roofline is optimistic by some 20 % in practice.
     """
-    lines = step_lines(
-        context_tokens,
-        weight_bytes=weight_bytes,
-        kv_bytes_per_token=kv_bytes_per_token,
-        bandwidth=bandwidth,
-        active_parameters=active_parameters,
-        flops=flops,
-        attention_width=attention_width,
-        state_bytes=state_bytes,
-        launch_floor=launch_floor,
+    bounds = _bounds(
+        np.asarray(context_tokens, float),
+        weight_bytes,
+        kv_bytes_per_token,
+        bandwidth,
+        active_parameters,
+        flops,
+        attention_width,
+        state_bytes,
+        launch_floor,
     )
-    return reduce(np.maximum, [start + slope * np.asarray(batch, float) for start, slope in lines])
+    return reduce(np.maximum, [start + slope * np.asarray(batch, float) for start, slope in bounds])
+
+
+def _bounds(
+    context: Any,
+    weights: Any,
+    kv: Any,
+    bandwidth: Any,
+    parameters: Any,
+    flops: Any,
+    width: Any,
+    state: Any,
+    floor: Any,
+) -> list[tuple[Any, Any]]:
+    """Memory, compute and launch as (intercept, slope) in the batch; names as in `step_seconds`."""
+    speed = np.asarray(bandwidth, float)
+    read = (np.asarray(weights, float) / speed, (context * kv + state) / speed)
+    return [read, (0.0, 2.0 * (np.asarray(parameters, float) + context * width) / flops), (floor, 0.0)]
 
 
 def step_lines(
@@ -95,18 +104,26 @@ def step_lines(
     attention_width: ArrayLike = 0.0,
     state_bytes: ArrayLike = 0.0,
     launch_floor: ArrayLike = 0.0,
-) -> tuple[Line, Line, Line]:
-    """The bounds of a decode step as straight lines in the batch: memory, compute, launch.
+) -> NDArray:
+    """The bounds of a decode step as straight lines in the batch, shape (2, 3) + A.
 
-    Each an intercept [s] and a slope [s/sequence]. Arguments as `step_seconds`, which is the maximum of these
-    lines; `mean_concurrency` solves for the batch with them.
+    First axis: intercepts [s] and slopes [s/sequence]; second: memory, compute, launch; A is the shape the
+    arguments broadcast to. Arguments as `step_seconds`, which is the maximum of these lines;
+    `mean_concurrency` solves for the batch with them.
     """
-    context, memory = np.asarray(context_tokens, float), np.asarray(bandwidth, float)
-    read = Line(
-        np.asarray(weight_bytes, float) / memory, (context * kv_bytes_per_token + state_bytes) / memory
+    bounds = _bounds(
+        np.asarray(context_tokens, float),
+        weight_bytes,
+        kv_bytes_per_token,
+        bandwidth,
+        active_parameters,
+        flops,
+        attention_width,
+        state_bytes,
+        launch_floor,
     )
-    work = 2.0 * (np.asarray(active_parameters, float) + context * attention_width) / flops
-    return read, Line(np.zeros(()), work), Line(np.asarray(launch_floor, float), np.zeros(()))
+    rows = np.broadcast_arrays(*(row for rows in zip(*bounds, strict=True) for row in rows))
+    return np.stack(rows).reshape((2, 3) + rows[0].shape)
 
 
 def tokens_per_second(batch: ArrayLike, seconds: ArrayLike) -> NDArray:
@@ -160,23 +177,24 @@ def largest_batch(
         return np.where(np.asarray(kv_space) <= 0, 0.0, np.floor(np.asarray(kv_space, float) / each))
 
 
-def mean_concurrency(token_rate: ArrayLike, lines: Sequence[Line]) -> Concurrency:
+def mean_concurrency(token_rate: ArrayLike, intercepts: ArrayLike, slopes: ArrayLike) -> Concurrency:
     """Sequences decoding at once when output tokens are asked for at a given rate.
 
         B = R t(B),  t(B) = max_i (a_i + b_i B)   =>   B = max_i R a_i / (1 - R b_i)
 
     Little's law closes on itself: more sequences make slower steps, slower steps more sequences. With a step
     that is the maximum of lines the smallest solution is the maximum of the lines' own solutions. token_rate
-    R: arrival rate x output tokens [tokens/s]; lines: intercepts a_i [s] and slopes b_i [s/sequence], as
-    `step_lines` gives them. Returns inf and served = False where R b_i >= 1 for some line: that bound cannot
-    produce so many tokens at any batch. R = 0 gives 0. Valid for a batch without an upper limit: compare with
-    `largest_batch`. Source: Little 1961; the closed form is derived here.
+    R: arrival rate x output tokens [tokens/s]; intercepts a_i [s] and slopes b_i [s/sequence] carry one
+    leading axis, as `step_lines` gives them. Returns inf and served = False where R b_i >= 1 for some line:
+    that bound cannot produce so many tokens at any batch. R = 0 gives 0. Valid for a batch without an upper
+    limit: compare with `largest_batch`. Source: Little 1961; the closed form is derived here.
     """
     rate = np.asarray(token_rate, float)
-    served = reduce(np.logical_and, [rate * slope < 1 for _, slope in lines])
+    left = 1.0 - rate * np.asarray(slopes, float)
+    served = np.all(left > 0, axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        each = reduce(np.maximum, [rate * start / (1.0 - rate * slope) for start, slope in lines])
-    return Concurrency(np.where(served, each, np.inf), served)
+        each = np.where(left > 0, rate * intercepts / left, np.inf)
+    return Concurrency(np.where(served, np.max(each, axis=0), np.inf), served)
 
 
 def concurrency_by_bisection(

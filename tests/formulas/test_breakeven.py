@@ -65,7 +65,7 @@ def roofline(i):
         active_parameters=i["parameters"],
         flops=i["effective_flops"],
     )
-    memory, compute, _ = (a + b * i["batch"] for a, b in decode.step_lines(i["context_tokens"], **terms))
+    memory, compute, _ = np.tensordot([1.0, i["batch"]], decode.step_lines(i["context_tokens"], **terms), 1)
     step = decode.step_seconds(i["batch"], i["context_tokens"], **terms)
     rate = decode.tokens_per_second(i["batch"], step)
     return {"memory_s": memory, "compute_s": compute, "tpot_s": step, "tokens_per_s": rate}
@@ -180,9 +180,10 @@ def test_mooncake_thresholds(peak_flops, printed):
     assert breakeven.break_even_bandwidth(kv_bytes, saved=saved) / 1e9 == pytest.approx(printed, rel=2e-3)
 
 
-RATES = st.floats(0, 1e-3)
-CURVES = st.floats(0, 1e-8)
-FIXED = st.floats(0, 10)
+NONE = st.just(0.0)
+RATES = NONE | st.floats(1e-9, 1e-3)
+CURVES = NONE | st.floats(1e-14, 1e-8)
+FIXED = NONE | st.floats(1e-6, 10)
 
 
 @given(fixed=FIXED, per_token=RATES, linear=RATES, attention=CURVES)

@@ -96,7 +96,7 @@ def measured(reference_data, kind):
 
 
 def test_published_dense_prefill_is_predicted_by_its_other_points(reference_data):
-    """Two dense series: Llama-3.1-8B on one H100 (vLLM blog) and QwQ-32B on two H20 with 1 to 8 requests at once."""
+    """Llama-3.1-8B on one H100 (vLLM blog) and QwQ-32B on two H20 with 1 to 8 requests at once, both dense."""
     errors = []
     for start in ("vllmblog-8b-h100-prefill", "ucm-qwq-h20x2-nfs-prefill"):
         cases = [case for case in measured(reference_data, "prefill") if case["id"].startswith(start)]

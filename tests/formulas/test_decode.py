@@ -50,7 +50,7 @@ def test_launch_floor_and_limits():
     assert decode.step_seconds(1, 0, **dict(STEP, weight_bytes=0.0), launch_floor=0.004) == 0.004
     assert decode.step_seconds(0, 4096, **STEP) == pytest.approx(STEP["weight_bytes"] / STEP["bandwidth"])
     huge = decode.step_seconds(1e9, 4096, **STEP) / 1e9
-    assert huge == pytest.approx(max(line.slope for line in decode.step_lines(4096, **STEP)))
+    assert huge == pytest.approx(decode.step_lines(4096, **STEP)[1].max())
     fits = decode.largest_batch(kv_space=[-1.0, 9.0, 10.0], context_tokens=5, kv_bytes_per_token=1.0)
     assert fits.tolist() == [0, 1, 2]
 
@@ -58,9 +58,9 @@ def test_launch_floor_and_limits():
 @given(rate=st.floats(0, 3e4), context=st.floats(100, 1e5))
 def test_concurrency_is_the_fixed_point(rate, context):
     lines = decode.step_lines(context, **STEP, launch_floor=0.005)
-    batch, served = decode.mean_concurrency(rate, lines)
+    batch, served = decode.mean_concurrency(rate, *lines)
     if not served:
-        assert batch == np.inf and rate * max(line.slope for line in lines) >= 1
+        assert batch == np.inf and rate * lines[1].max() >= 1
         return
     assert batch == pytest.approx(
         rate * decode.step_seconds(batch, context, **STEP, launch_floor=0.005), abs=1e-9
@@ -71,7 +71,7 @@ def test_concurrency_is_the_fixed_point(rate, context):
 
 
 def test_concurrency_at_its_limits():
-    none = decode.mean_concurrency(0.0, decode.step_lines(4096, **STEP))
+    none = decode.mean_concurrency(0.0, *decode.step_lines(4096, **STEP))
     assert none.sequences == 0 and none.served
     step = lambda b: 0.01 + 0 * b  # noqa: E731
     full = decode.concurrency_by_bisection(1000.0, step, largest=np.array([5.0, 20.0]))
@@ -83,8 +83,8 @@ def test_arrays_equal_scalars():
     batch, context = np.array([[1.0], [64.0]]), np.array([100.0, 4096.0, 1e5])
     whole = decode.step_seconds(batch, context, **STEP)
     rates = np.array([[100.0], [5000.0]])
-    many = decode.mean_concurrency(rates, decode.step_lines(context, **STEP))
+    many = decode.mean_concurrency(rates, *decode.step_lines(np.broadcast_to(context, (2, 3)), **STEP))
     for (r, c), value in np.ndenumerate(whole):
         assert value == decode.step_seconds(batch[r, 0], context[c], **STEP)
-        one = decode.mean_concurrency(rates[r, 0], decode.step_lines(context[c], **STEP))
+        one = decode.mean_concurrency(rates[r, 0], *decode.step_lines(context[c], **STEP))
         assert (many.sequences[r, c], many.served[r, c]) == one
