@@ -9,6 +9,7 @@ by the study): bounds are checked on every element. Records are immutable and re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -19,6 +20,18 @@ from pydantic_core import core_schema
 from kvmodel import units
 
 Number = Any  # float or ndarray of study axes; the Quantity beside it says of what
+
+
+class Values:
+    """Several values for one number: the place where it is put decides their unit.
+
+    After the record that holds it has been validated, `numbers` has the values in the base unit of that place.
+    """
+
+    def __init__(self, texts: Sequence[Any], shape: tuple[int, ...] = (-1,)):
+        self.texts = texts
+        self.shape = shape
+        self.numbers: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

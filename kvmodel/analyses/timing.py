@@ -1,0 +1,130 @@
+"""Time to compute a prompt and time to fetch its prefix, per tier.
+
+Question answered: from which prefix length on is each tier worth fetching from, idle and under its own load?
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kvmodel.analyses.capacity import moved_bytes_per_token
+from kvmodel.errors import MissingNumberError
+from kvmodel.formulas import breakeven, decode, prefill, transfer
+from kvmodel.system.case import Case
+
+
+@dataclass(frozen=True)
+class PrefillTerms:
+    """constant + linear (n - p) + attention (n^2 - p^2) on one engine instance."""
+
+    constant: Any
+    linear: Any
+    attention: Any
+
+    def seconds(self, tokens: Any, cached: Any) -> Any:
+        """Time to prefill a prompt whose first `cached` tokens are at hand [s]."""
+        return prefill.prefill_seconds(tokens, cached, constant=self.constant, linear=self.linear,
+                                       attention=self.attention)
+
+    def saved(self, cached: Any) -> Any:
+        """Prefill time a cached prefix saves [s]."""
+        return prefill.saved_seconds(cached, linear=self.linear, attention=self.attention)
+
+
+def peak_flops(case: Case) -> tuple[Any, str]:
+    """Peak rate of one instance [FLOP/s] in the format the model computes in, and that format."""
+    gpu, wanted = case.deployment.gpu, case.model.weight_dtype
+    known = {"fp8": ("fp8", "bf16"), "fp4": ("fp4", "fp8", "bf16"), "nvfp4": ("fp4", "fp8", "bf16"),
+             "mxfp4": ("fp4", "bf16"), "int4": ("bf16",), "int8": ("int8", "bf16")}.get(wanted, ("bf16", "fp16"))
+    number_format = next((name for name in known if name in gpu.flops), None)
+    if number_format is None:
+        raise MissingNumberError(f"deployment.gpu.flops has none of {', '.join(known)} (it has "
+                                 f"{', '.join(gpu.flops) or 'nothing'}); needed to predict prefill of {wanted} weights")
+    return np.asarray(gpu.flops[number_format], float) * case.deployment.tensor_parallel, number_format
+
+
+def prefill_terms(case: Case) -> PrefillTerms:
+    """Measured terms where the study has them, else the roofline at the stated efficiency."""
+    speed = case.deployment.prefill
+    if speed.mfu is None:
+        return PrefillTerms(speed.constant, speed.seconds_per_token, speed.seconds_per_token_squared)
+    flops, _ = peak_flops(case)
+    linear_flops = case.model.flops_per_token + case.model.window_flops_per_token
+    return PrefillTerms(
+        constant=speed.constant,
+        linear=prefill.linear_seconds_per_token(linear_flops / 2, flops, speed.mfu),
+        attention=prefill.attention_seconds_per_token_squared(
+            case.model.attention_flops_per_token_squared, flops, speed.mfu),
+    )
+
+
+@dataclass(frozen=True)
+class FetchTerms:
+    """fixed + per_token p to restore p tokens from one tier, alone on the path."""
+
+    fixed: Any
+    """Look-up and first byte [s]."""
+    per_token: Any
+    """Time each token adds: bytes over bandwidth, copies, conversion [s/token]."""
+    hidden: Any
+    """Share of the transfer that computation hides."""
+    bandwidth: Any
+    """Of one restore on an idle path: the smaller of devices and host links [B/s]."""
+    device_bandwidth: Any
+    """All devices of the tier together [B/s]."""
+    link_bandwidth: Any
+    """Host links of one instance, or of the path of one instance where the tier has none [B/s]."""
+    bytes_per_token: Any
+    """Bytes the path moves per token [B/token]."""
+
+    def seconds(self, tokens: Any, compute: Any = 0.0, wait: Any = 0.0) -> Any:
+        """Time of a restore that is not hidden behind `compute` seconds of prefill of the rest [s]."""
+        moving = self.per_token * np.asarray(tokens, float)
+        return self.fixed + wait + transfer.unhidden_seconds(moving, compute, self.hidden)
+
+
+def fetch_terms(case: Case, tier: str) -> FetchTerms:
+    """The path of a storage tier to the GPUs of one instance."""
+    record, gpu, tp = case.tiers[tier], case.deployment.gpu, np.asarray(case.deployment.tensor_parallel, float)
+    if record.read_bandwidth is None:
+        raise MissingNumberError(f"tiers.{tier}.read_bandwidth is not given; it is needed to time a fetch")
+    if gpu.host_link is None:
+        raise MissingNumberError("deployment.gpu.host_link is not given; it is needed to time a fetch")
+    devices = np.asarray(record.read_bandwidth, float) * record.count * record.efficiency
+    link = np.asarray(gpu.host_link, float) * tp
+    bandwidth = np.minimum(devices, link)
+    each = moved_bytes_per_token(case, tier)
+    copies = 0.0 if record.largest_transfer is None else each / np.asarray(record.largest_transfer, float)
+    per_token = transfer.transfer_seconds(
+        each, latency=0.0, bandwidth=bandwidth, copies=copies, seconds_per_copy=record.seconds_per_copy,
+        conversion_seconds_per_byte=record.conversion)
+    return FetchTerms(np.asarray(record.lookup, float) + record.latency, per_token, np.asarray(record.hidden, float),
+                      bandwidth, devices, link, each)
+
+
+def break_even_tokens(terms: PrefillTerms, fetch: FetchTerms, wait: Any = 0.0) -> Any:
+    """Shortest prefix worth fetching [tokens], by the serial law: nothing is hidden behind other computation."""
+    return breakeven.break_even_tokens(fixed=fetch.fixed + wait, per_token=fetch.per_token,
+                                       linear=terms.linear, attention=terms.attention)
+
+
+def decode_lines(case: Case, context: Any) -> Any:
+    """Bounds of a decode step as lines in the batch, (2, 3) + A: memory, compute, launch."""
+    model, deployment = case.model, case.deployment
+    tp, speed = np.asarray(deployment.tensor_parallel, float), deployment.decode
+    flops, _ = peak_flops(case)
+    weights = _weights_read(case)
+    return decode.step_lines(
+        context, weight_bytes=weights, kv_bytes_per_token=tp * model.rank_growing_bytes_per_token(tp),
+        bandwidth=np.asarray(deployment.gpu.memory_bandwidth, float) * tp * speed.bandwidth_efficiency,
+        active_parameters=model.flops_per_token / 2, flops=flops * speed.mfu,
+        attention_width=model.attention_flops_per_token_squared, state_bytes=tp * model.fixed_bytes_per_sequence(tp),
+        launch_floor=speed.launch_floor)
+
+
+def _weights_read(case: Case) -> Any:
+    """Weight bytes of one step. All of them: at the batches of a loaded engine a mixture of experts touches all."""
+    return np.asarray(case.model.weight_bytes, float)

@@ -1,0 +1,74 @@
+"""`kvmodel validate STUDY`: the resolved study, and where each number came from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def validate_command(
+    study: Annotated[str, typer.Argument(help="Study file (YAML).", show_default=False)],
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE",
+                                                   help="Override one number; repeatable.")] = None,
+    scenario: Annotated[str | None, typer.Option("--scenario", metavar="NAME", help="Resolve under this scenario.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the listing.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing when it is valid.")] = False,
+) -> None:
+    """Check a study and show every number with its origin: study, preset, --set, scenario."""
+    validate(study, set_ or [], scenario, json, quiet)
+
+
+def validate(study: str, assignments: list[str], scenario: str | None, json: bool, quiet: bool) -> None:
+    """Print the resolved study. Raises StudyError with all problems of an invalid one."""
+    import json as json_module
+
+    from kvmodel.cli.console import write_output
+    from kvmodel.study.expand import expand
+    from kvmodel.study.load import load_study
+    from kvmodel.study.resolve import parse_assignment
+
+    loaded = load_study(study, dict(parse_assignment(text) for text in assignments))
+    if scenario is not None:
+        loaded = loaded.with_scenario(scenario)
+    expand(loaded)  # sweeps and uncertain numbers are part of what must be valid
+    leaves = list(_leaves(loaded.data, ""))
+    if json:
+        rows = {path: {"value": value, **_known(loaded.provenance.get(path))} for path, value in leaves}
+        write_output(json_module.dumps({"study": loaded.name, "valid": True, "numbers": rows}, indent=1, default=str), None)
+    elif not quiet:
+        width = max(len(path) for path, _ in leaves)
+        lines = [repr(loaded), ""]
+        lines += [f"{path:<{width}}  {_shown(value):<28} {_origin(loaded.provenance.get(path))}" for path, value in leaves]
+        write_output("\n".join(lines), None)
+
+
+def _leaves(node: object, path: str):
+    if isinstance(node, dict) and node:
+        for key, value in node.items():
+            yield from _leaves(value, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, node
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _known(provenance: object) -> dict[str, object]:
+    return {} if provenance is None else {k: v for k, v in vars(provenance).items() if v is not None}
+
+
+def _origin(provenance: object) -> str:
+    if provenance is None:
+        return "default"
+    known = _known(provenance)
+    parts = [str(known["origin"])]
+    if "name" in known:
+        parts.append(str(known["name"]))
+    if "line" in known:
+        parts.append(f"line {known['line']}")
+    if "basis" in known:
+        parts.append(f"[{known['basis']}] {known.get('source', '')}{', ' + str(known['date']) if 'date' in known else ''}")
+    return " ".join(parts)

@@ -1,0 +1,82 @@
+"""From a study file to a resolved study: read, override, merge presets, validate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from kvmodel.errors import StudyError
+from kvmodel.study.problems import problems_of
+from kvmodel.study.resolve import Provenance, apply_overrides, apply_scenarios, merge_presets
+from kvmodel.study.schema import PRESET_PLACES, QUESTION_KEYS, Study
+from kvmodel.study.source import Tree, read_text, read_tree
+
+
+@dataclass(frozen=True)
+class LoadedStudy:
+    """A validated study with the tree it came from, so that numbers can be put back in at dotted paths."""
+
+    source: Tree
+    data: Mapping[str, Any]
+    """The tree with presets merged in."""
+    provenance: Mapping[str, Provenance]
+    """Where each number comes from, by dotted path."""
+    record: Study
+    scenario: str = "base"
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The question in words."""
+        return self.record.name
+
+    @cached_property
+    def case_data(self) -> dict[str, Any]:
+        """The resolved tree of the case alone."""
+        return {key: value for key, value in self.data.items() if key not in QUESTION_KEYS}
+
+    def with_scenario(self, name: str) -> LoadedStudy:
+        """The same study under one scenario, or several joined with '+' (later ones over earlier ones)."""
+        return replace(resolve(apply_scenarios(self.source, name.split("+"))), scenario=name, overrides=self.overrides)
+
+    def __repr__(self) -> str:
+        record = self.record
+        arms = ", ".join(record.compare)
+        return (f"kvmodel study {record.name!r}: {record.model.name} on {record.deployment.gpu.count:g} GPUs, tiers "
+                f"{' > '.join(record.tiers)}, populations {', '.join(record.workload)}; compares {arms}")
+
+
+def load_study(path: str | Path, overrides: Mapping[str, Any] | None = None) -> LoadedStudy:
+    """Read, resolve and validate a study file.
+
+    path: YAML file; overrides: dotted path -> value, laid over the file before presets are merged.
+    Raises StudyError with all problems, each with line and path.
+    """
+    return _loaded(read_tree(Path(path)), overrides)
+
+
+def parse_study(text: str, name: str = "study", overrides: Mapping[str, Any] | None = None) -> LoadedStudy:
+    """The same from text."""
+    return _loaded(read_text(text, name), overrides)
+
+
+def _loaded(tree: Tree, overrides: Mapping[str, Any] | None) -> LoadedStudy:
+    if overrides:
+        tree = apply_overrides(tree, overrides)
+    return replace(resolve(tree), overrides=dict(overrides or {}))
+
+
+def resolve(tree: Tree) -> LoadedStudy:
+    """Merge presets and validate."""
+    data, provenance = merge_presets(tree, PRESET_PLACES)
+    try:
+        record = Study.model_validate(data)
+    except ValidationError as error:
+        raise StudyError(tree.name, problems_of(error, replace(tree, data=data), Study)) from None
+    return LoadedStudy(tree, data, provenance, record)
+

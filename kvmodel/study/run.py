@@ -1,0 +1,129 @@
+"""Evaluate a study: every case, in windows that keep memory bounded, put together into one table."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from kvmodel.analyses import plan as plan_analysis
+from kvmodel.results.table import Axis, Row, Table
+from kvmodel.results.targets import target_rows, wanted_lifetime
+from kvmodel.study.expand import Expansion, expand
+from kvmodel.study.load import LoadedStudy
+from kvmodel.version import __version__
+
+POINTS_AT_ONCE = 400  # study points per window; each needs some tens of kilobytes while it is worked on
+
+Progress = Callable[[int, int], None]
+
+
+def plan(study: LoadedStudy, scenarios: Sequence[str] = (), seed: int | None = None, draws: int | None = None,
+         progress: Progress | None = None) -> Table:
+    """All results of a study, and of the same study under each of `scenarios`, as one table.
+
+    seed, draws: in place of the study's own (draws=0: uncertain numbers stay at their stated value).
+    progress: called with (windows done, windows in all). Rows of infeasible points carry nan and a reason in flags.
+    """
+    studies = [study, *(study.with_scenario(name) for name in scenarios)]
+    expansions = [expand(s, seed, draws) for s in studies]
+    rows: list[Row] = []
+    windows = [(s, e, name) for s, e in zip(studies, expansions, strict=True) for name in e.cases]
+    total, done = sum(len(list(_windows(e.axes))) for _, e, _ in windows), itertools.count(1)
+
+    def tick() -> None:
+        step = next(done)
+        if progress is not None:
+            progress(step, total)
+
+    for s, e, name in windows:
+        rows += _case_rows(s, e, name, tick)
+    table = Table(tuple(rows), expansions[0].axes, _about(study, scenarios, seed, draws))
+    return replace(table, rows=table.rows + tuple(target_rows(table, study.record.targets, study.record.compare[-1])))
+
+
+def _case_rows(study: LoadedStudy, expansion: Expansion, name: str, tick: Callable[[], None]) -> list[Row]:
+    """Rows of one case over all axes, window by window."""
+    target = wanted_lifetime(study.record.targets)
+    parts: list[tuple[Mapping[int, slice], list[Row]]] = []
+    for window in _windows(expansion.axes):
+        case = expansion.case(name, window)
+        parts.append((window, plan_analysis.evaluate(case, name, study.record.compare, target)))
+        tick()
+    return _joined(parts, expansion.axes)
+
+
+def _windows(axes: Sequence[Axis]) -> Iterator[dict[int, slice]]:
+    """Windows over the first and the last axis with at most about POINTS_AT_ONCE points each."""
+    if not axes:
+        yield {}
+        return
+    sizes = [len(axis.values) for axis in axes]
+    others = int(np.prod(sizes[1:-1])) if len(sizes) > 2 else 1
+    last = len(sizes) - 1
+    along_last = max(1, min(sizes[last], POINTS_AT_ONCE // others))
+    along_first = max(1, POINTS_AT_ONCE // (others * along_last)) if last > 0 else None
+    cuts = {last: _slices(sizes[last], along_last)}
+    if last > 0:
+        cuts[0] = _slices(sizes[0], along_first)
+    for combination in itertools.product(*cuts.values()):
+        yield dict(zip(cuts, combination, strict=True))
+
+
+def _slices(size: int, step: int) -> list[slice]:
+    return [slice(start, min(start + step, size)) for start in range(0, size, step)]
+
+
+def _joined(parts: list[tuple[Mapping[int, slice], list[Row]]], axes: Sequence[Axis]) -> list[Row]:
+    """Rows of all windows put side by side. A row that does not depend on a cut axis keeps its small shape."""
+    if len(parts) == 1:
+        return parts[0][1]
+    shape = tuple(len(axis.values) for axis in axes)
+    by_key: dict[tuple, list[tuple[Mapping[int, slice], Row]]] = {}
+    for window, rows in parts:
+        for row in rows:
+            by_key.setdefault(row.key, []).append((window, row))
+    joined = []
+    for found in by_key.values():
+        values = [_aligned(row.value, len(shape)) for _, row in found]
+        depends = [any(v.shape[axis] > 1 for v in values) or
+                   (axis in found[0][0] and not _constant(found, values, axis)) for axis in range(len(shape))]
+        whole = np.full([n if d else 1 for n, d in zip(shape, depends, strict=True)], np.nan)
+        for (window, _), value in zip(found, values, strict=True):
+            place = tuple(window.get(axis, slice(None)) if d else slice(None) for axis, d in enumerate(depends))
+            whole[place] = value
+        flags = tuple(dict.fromkeys(flag for _, row in found for flag in row.flags))
+        joined.append(replace(found[0][1], value=whole, flags=flags))
+    return joined
+
+
+def _aligned(value: Any, ndim: int) -> np.ndarray:
+    value = np.asarray(value, float)
+    return value.reshape((1,) * (ndim - value.ndim) + value.shape)
+
+
+def _constant(found: list[tuple[Mapping[int, slice], Row]], values: list[np.ndarray], axis: int) -> bool:
+    """Whether windows that differ along this axis only ever saw one value (windows of one point hide the axis)."""
+    return all(np.array_equal(v, values[0], equal_nan=True) for v in values[1:])
+
+
+def _about(study: LoadedStudy, scenarios: Sequence[str], seed: int | None, draws: int | None) -> dict[str, Any]:
+    record = study.record
+    text = json.dumps(study.data, sort_keys=True, default=str)
+    return {
+        "name": record.name,
+        "study": study.source.name,
+        "study_sha256": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "kvmodel": __version__,
+        "seed": record.monte_carlo.seed if seed is None else seed,
+        "draws": (record.monte_carlo.draws if draws is None else draws) if record.uncertain else 0,
+        "scenarios": list(scenarios),
+        "overrides": {path: str(value) for path, value in study.overrides.items()},
+        "arms": list(record.compare),
+        "tiers": list(record.tiers),
+    }

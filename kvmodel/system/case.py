@@ -1,0 +1,99 @@
+"""One case of a study: what analyses are given. Its numbers may be arrays over the study's axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from kvmodel.policies import Policy
+from kvmodel.quantity import Record
+from kvmodel.system.deployment import Deployment
+from kvmodel.system.llm import Llm
+from kvmodel.system.prices import Prices
+from kvmodel.system.slo import Slo
+from kvmodel.tiers import SPEED_ORDER, Tier
+from kvmodel.tiers.hbm import Hbm
+from kvmodel.workloads import Population
+from kvmodel.workloads.sessions import Sessions
+from kvmodel.workloads.shared_prefix import SharedPrefix
+
+
+class Case(Record):
+    """A model on a deployment with tiers, under a workload, with limits and prices."""
+
+    model: Llm
+    """The model served."""
+    deployment: Deployment
+    """GPUs, parallel layout, engine."""
+    tiers: dict[str, Tier] = Field(min_length=1)
+    """Places that hold KV, in fast-to-slow order; the first is the GPUs' own memory."""
+    policy: Policy = Policy()
+    """Placement, admission, eviction."""
+    workload: dict[str, Population] = Field(min_length=1)
+    """Populations by name."""
+    slo: Slo | None = None
+    """Limits of a qualified session."""
+    prices: Prices = Prices()
+    """Price list."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Case:
+        problems = [*self._tier_problems(), *self._prefix_problems()]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def _tier_problems(self) -> list[str]:
+        names = list(self.tiers)
+        problems = []
+        if not isinstance(self.tiers[names[0]], Hbm):
+            problems.append(f"tiers: the first tier must be of kind hbm, {names[0]!r} is {self.tiers[names[0]].kind}")
+        for upper, lower in zip(names, names[1:], strict=False):
+            if SPEED_ORDER[self.tiers[lower].kind] < SPEED_ORDER[self.tiers[upper].kind]:
+                problems.append(f"tiers: out of order, {lower!r} ({self.tiers[lower].kind}) is faster than "
+                                f"{upper!r} ({self.tiers[upper].kind}); list them fast to slow")
+            if isinstance(self.tiers[lower], Hbm):
+                problems.append(f"tiers: only the first tier may be of kind hbm, {lower!r} is a second one")
+        return problems
+
+    def _prefix_problems(self) -> list[str]:
+        problems = []
+        if not self.sessions:
+            problems.append("workload: needs at least one population of kind sessions")
+        users: dict[str, list[str]] = {}
+        for name, prefix in self.prefixes.items():
+            for user in prefix.used_by if prefix.used_by is not None else tuple(self.sessions):
+                if user not in self.sessions:
+                    problems.append(f"workload.{name}.used_by: {user!r} is not a population of kind sessions "
+                                    f"(there are {', '.join(self.sessions)})")
+                users.setdefault(user, []).append(name)
+        problems += [f"workload: {user} has several shared prefixes ({', '.join(names)}); say used_by"
+                     for user, names in users.items() if len(names) > 1]
+        return problems
+
+    @property
+    def sessions(self) -> dict[str, Sessions]:
+        """The populations that generate, pause and return."""
+        return {name: p for name, p in self.workload.items() if isinstance(p, Sessions)}
+
+    @property
+    def prefixes(self) -> dict[str, SharedPrefix]:
+        """The shared prefixes."""
+        return {name: p for name, p in self.workload.items() if isinstance(p, SharedPrefix)}
+
+    def prefix_of(self, population: str) -> tuple[str, SharedPrefix] | None:
+        """The shared prefix at the head of a population's prompts, with its name."""
+        return next(((name, p) for name, p in self.prefixes.items()
+                     if p.used_by is None or population in p.used_by), None)
+
+    @property
+    def storage_tiers(self) -> dict[str, Any]:
+        """Tiers below the GPUs' own memory, fast to slow."""
+        return {name: tier for name, tier in self.tiers.items() if not isinstance(tier, Hbm)}
+
+    @property
+    def arrivals(self) -> Any:
+        """Sessions that start per second, all populations."""
+        return sum(np.asarray(p.arrivals, float) for p in self.sessions.values())
