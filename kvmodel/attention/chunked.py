@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from kvmodel.attention.layers import HeadedLayers
-from kvmodel.formulas.kv_size import Precision, bounded_tokens
+from kvmodel.formulas.kv_size import Precision, Storage, bounded_tokens
 
 
 class ChunkedLocal(HeadedLayers):
@@ -20,6 +20,9 @@ class ChunkedLocal(HeadedLayers):
 
     def bounded_bytes(self, tokens: Any, precision: Precision, tp: Any = 1) -> Any:
         return self.layers * bounded_tokens(tokens, self.chunk) * self.row_bytes(precision, tp)
+
+    def storage(self, precision: Precision, tp: int = 1, draft_tokens: int = 0) -> tuple[Storage, ...]:
+        return (Storage("chunk", self.layers, self.row_bytes(precision, tp), self.chunk, positions=self.positions),)
 
     def bounded_flops_per_token(self) -> float:
         return float(self.layers * self.query_heads * (self.k_dim + self.v_dim) * self.chunk)

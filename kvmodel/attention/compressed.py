@@ -11,9 +11,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from kvmodel.attention.layers import LayerGroup
-from kvmodel.formulas.kv_size import Precision, bounded_tokens, vector_bytes
+from kvmodel.formulas.kv_size import Precision, Storage, bounded_tokens, vector_bytes
 
-FP8_QUANTISED_BLOCK = 64  # elements that share a one-byte scale in the fp8 row; the scales are padded to 8 bytes
+FP8_QUANTISED_BLOCK = 64  # elements that share a one-byte scale in the fp8 row; scales are padded to 8 bytes
+PAGE_MULTIPLE = 576  # bytes to which engines round the pages of this layout
 
 
 class CompressedAttention(LayerGroup):
@@ -65,6 +66,24 @@ class CompressedAttention(LayerGroup):
     def bounded_bytes(self, tokens: Any, precision: Precision, tp: Any = 1) -> Any:
         held = bounded_tokens(tokens, self.window) * self.row_bytes(precision, tp)
         return self.layers * (held + bounded_tokens(tokens, self.residual_tokens) * self.residual_bytes())
+
+    def storage(self, precision: Precision, tp: int = 1, draft_tokens: int = 0) -> tuple[Storage, ...]:
+        """Entries and index keys in blocks of 256 tokens, the window in blocks of 64, compressors in 4 or 8."""
+        row = self.row_bytes(precision)
+
+        def place(role: str, row_bytes: float, limit: int, block: int) -> Storage:
+            return Storage(role, self.layers, row_bytes, limit, True, block, PAGE_MULTIPLE, self.positions)
+
+        stored = [place("window", row, self.window, 64)]
+        if self.ratio:
+            block = 4 if self.index_dim else 8
+            state = self.residual_bytes() / (self.dim + self.index_dim)
+            stored += [place("tokens", row / self.ratio, 0, 256),
+                       place("window", state * self.dim, self.residual_tokens, block)]
+            if self.index_dim:
+                stored += [place("tokens", self.index_bytes(precision) / self.ratio, 0, 256),
+                           place("window", state * self.index_dim, self.residual_tokens, block)]
+        return tuple(stored)
 
     @property
     def residual_tokens(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from kvmodel.attention.layers import HeadedLayers
-from kvmodel.formulas.kv_size import Precision
+from kvmodel.formulas.kv_size import Precision, Storage
 
 
 class CrossAttention(HeadedLayers):
@@ -20,6 +20,9 @@ class CrossAttention(HeadedLayers):
 
     def state_bytes(self, precision: Precision, tp: Any = 1) -> Any:
         return self.layers * self.encoder_tokens * self.row_bytes(precision, tp)
+
+    def storage(self, precision: Precision, tp: int = 1, draft_tokens: int = 0) -> tuple[Storage, ...]:
+        return (Storage("encoder", self.layers, self.row_bytes(precision, tp), self.encoder_tokens, positions=self.positions),)
 
     def bounded_flops_per_token(self) -> float:
         return 2.0 * self.layers * self.query_heads * (self.k_dim + self.v_dim) * self.encoder_tokens

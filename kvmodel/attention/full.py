@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from kvmodel.attention.layers import HeadedLayers
-from kvmodel.formulas.kv_size import Precision
+from kvmodel.formulas.kv_size import Precision, Storage
 
 
 class FullAttention(HeadedLayers):
@@ -15,6 +15,9 @@ class FullAttention(HeadedLayers):
 
     def growing_bytes_per_token(self, precision: Precision, tp: Any = 1) -> Any:
         return self.layers * self.row_bytes(precision, tp)
+
+    def storage(self, precision: Precision, tp: int = 1, draft_tokens: int = 0) -> tuple[Storage, ...]:
+        return (Storage("tokens", self.layers, self.row_bytes(precision, tp), positions=self.positions),)
 
     def quadratic_flops(self) -> float:
         return float(self.layers * self.query_heads * (self.k_dim + self.v_dim))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from kvmodel.attention.layers import LayerGroup
-from kvmodel.formulas.kv_size import Precision, vector_bytes
+from kvmodel.formulas.kv_size import Precision, Storage, vector_bytes
 
 
 class Indexer(LayerGroup):
@@ -35,6 +35,9 @@ class Indexer(LayerGroup):
 
     def growing_bytes_per_token(self, precision: Precision, tp: Any = 1) -> Any:
         return self.layers * self.row_bytes(precision, tp)
+
+    def storage(self, precision: Precision, tp: int = 1, draft_tokens: int = 0) -> tuple[Storage, ...]:
+        return (Storage("tokens", self.layers, self.row_bytes(precision, tp), latent=True, positions=self.positions),)
 
     def quadratic_flops(self) -> float:
         return float(self.layers * self.query_heads * self.dim) / self.pool

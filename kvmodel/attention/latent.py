@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from kvmodel.attention.layers import LayerGroup
-from kvmodel.formulas.kv_size import Precision, vector_bytes
+from kvmodel.formulas.kv_size import Precision, Storage, vector_bytes
 
 
 class LatentAttention(LayerGroup):
@@ -48,6 +48,9 @@ class LatentAttention(LayerGroup):
 
     def growing_bytes_per_token(self, precision: Precision, tp: Any = 1) -> Any:
         return self.layers * self.row_bytes(precision, tp)
+
+    def storage(self, precision: Precision, tp: int = 1, draft_tokens: int = 0) -> tuple[Storage, ...]:
+        return (Storage("tokens", self.layers, self.row_bytes(precision, tp), latent=True, positions=self.positions),)
 
     def quadratic_flops(self) -> float:
         if self.selected_tokens:

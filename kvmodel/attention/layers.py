@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from kvmodel.formulas.kv_size import Precision, heads_per_rank, vector_bytes
+from kvmodel.formulas.kv_size import Precision, Storage, heads_per_rank, vector_bytes
 from kvmodel.quantity import Record
 
 
@@ -34,6 +34,10 @@ class LayerGroup(Record):
     def state_bytes(self, precision: Precision, tp: Any = 1) -> Any:
         """Bytes held from the first token on, whatever the length [B]."""
         return 0.0
+
+    def storage(self, precision: Precision, tp: int = 1, draft_tokens: int = 0) -> tuple[Storage, ...]:
+        """What an allocator has to place on one rank; nothing for layers without a cache."""
+        return ()
 
     def quadratic_flops(self) -> float:
         """a in a·n²: FLOPs of causal prefill of n tokens that grow with the square [FLOP/token²]."""

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from kvmodel.attention.layers import LayerGroup
-from kvmodel.formulas.kv_size import Precision, heads_per_rank, vector_bytes
+from kvmodel.formulas.kv_size import Precision, Storage, heads_per_rank, vector_bytes
 
 
 class StateLayers(LayerGroup):
@@ -43,6 +43,10 @@ class StateLayers(LayerGroup):
 
     def state_bytes(self, precision: Precision, tp: Any = 1) -> Any:
         return self.layers * self.layer_state_bytes(precision, tp)
+
+    def storage(self, precision: Precision, tp: int = 1, draft_tokens: int = 0) -> tuple[Storage, ...]:
+        size = self.layer_state_bytes(precision, tp, draft_tokens)
+        return (Storage("state", self.layers, size, positions=self.positions),)
 
     def bounded_flops_per_token(self) -> float:
         # decay, rank-one update and read-out of each element: about six operations

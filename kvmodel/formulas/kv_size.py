@@ -15,7 +15,7 @@ import numpy as np
 from kvmodel.errors import UnsupportedModelError, nearest
 
 __all__ = [
-    "ENCODINGS", "Encoding", "Precision", "bounded_tokens", "canonical", "causal_attention_flops", "element_bytes",
+    "ENCODINGS", "Encoding", "Precision", "Storage", "bounded_tokens", "canonical", "causal_attention_flops", "element_bytes",
     "encoding", "heads_per_rank", "key_value_dtypes", "padded_pages", "sequence_bytes", "vector_bytes",
 ]
 
@@ -63,6 +63,19 @@ class Precision(NamedTuple):
     state: str = "bf16"
     convolution: str = "bf16"
     index: str = "bf16"
+
+
+class Storage(NamedTuple):
+    """What one kind of layer stores on one rank, in terms an allocator understands."""
+
+    role: str  # "tokens" (every token), "window", "chunk", "encoder" (all bounded by limit), "state" (constant)
+    layers: int
+    row_bytes: float  # of one token in one layer; of the whole state of one layer for role "state"  [B]
+    limit: int = 0  # window, chunk or encoder length  [tokens]
+    latent: bool = False  # the latent layout, which kernels read in larger blocks
+    block: int = 0  # tokens of a block where the layout itself fixes them; 0: the engine's choice
+    page_multiple: int = 0  # pages are rounded up to this many bytes; 0: not rounded
+    positions: tuple[int, ...] = ()
 
 
 def canonical(name: str) -> str:
