@@ -23,6 +23,21 @@ class UnknownPathError(KvmodelError):
     """A dotted path that leads nowhere."""
 
 
+class UnmergedError(StudyError):
+    """Presets that could not be merged; `data` has the others merged, to find what else is wrong."""
+
+    def __init__(self, source: str, problems: Sequence[Problem], data: dict[str, Any]):
+        super().__init__(source, problems)
+        self.data = data
+
+    def with_others(self, others: Iterable[Problem]) -> StudyError:
+        """All problems together, without those about records that lack their preset's fields."""
+        places = tuple(problem.path.removesuffix("preset") for problem in self.problems)
+        beside = [problem for problem in others if not f"{problem.path}.".startswith(places)]
+        together = sorted([*self.problems, *beside], key=lambda problem: problem.line or 0)
+        return StudyError(self.source, together)
+
+
 @dataclass(frozen=True)
 class Provenance:
     """Where one value of the resolved study comes from.
@@ -208,7 +223,7 @@ def merge_presets(tree: Tree, places: Mapping[str, str]) -> tuple[dict[str, Any]
     """Data with each preset's fields below the user's own, and where every value comes from.
 
     `places` maps a path pattern ("model", "deployment.gpu", "tiers.*") to a catalogue family. The `preset`
-    key then reads "NAME" or "NAME (modified: field, field)". All unknown presets are reported together.
+    key then reads "NAME" or "NAME (modified: field, field)". Raises UnmergedError.
     """
     data, problems = tree.data, []
     provenance = {dotted(path): _given(tree, path) for path, _ in _leaves(data, ())}
@@ -227,7 +242,7 @@ def merge_presets(tree: Tree, places: Mapping[str, str]) -> tuple[dict[str, Any]
             for path, _ in _leaves(preset.fields, ()):
                 provenance.setdefault(dotted((*keys, *path)), _certified(preset, path))
     if problems:
-        raise StudyError(tree.name, problems)
+        raise UnmergedError(tree.name, problems, data)
     return data, _only_present(provenance, data)
 
 
@@ -242,7 +257,7 @@ def _find(family: str, name: Any) -> catalogue.Preset:
     known = [known for candidate in families for known in catalogue.names(candidate)]
     where = " or ".join(families)
     lists = " and ".join(f"'kvmodel presets list {candidate}'" for candidate in families)
-    raise PresetError(f"no preset {name!r} in {where}{nearest(name, known)}; {lists} shows what there is")
+    raise PresetError(f"no preset {name!r} in {where}{nearest(name, known)}; see {lists}")
 
 
 def _merged(preset: catalogue.Preset, record: Mapping[str, Any]) -> dict[str, Any]:

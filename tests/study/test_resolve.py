@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvmodel.errors import KvmodelError, StudyError
+from kvmodel.errors import KvmodelError, Problem, StudyError
 from kvmodel.presets import catalogue
 from kvmodel.study.resolve import (
     UnknownPathError,
+    UnmergedError,
     apply_overrides,
     apply_scenarios,
     get_path,
@@ -225,10 +226,16 @@ def test_a_choice_of_another_kind_replaces_the_one_below(monkeypatch: pytest.Mon
 def test_wrong_presets_are_reported_together_with_their_lines() -> None:
     tree = read_text("model: {preset: tinny}\ntiers:\n  a: {preset: fast-drve}\n  b: {preset: 7}\n"
                      "  c: {kind: dram, preset: fast-drive}\n  d: 3\n", "s")
-    with pytest.raises(StudyError) as caught:
+    with pytest.raises(UnmergedError) as caught:
         merge_presets(tree, PLACES)
     assert [(p.line, p.path) for p in caught.value.problems] == [
         (1, "model.preset"), (3, "tiers.a.preset"), (4, "tiers.b.preset"), (5, "tiers.c.preset")]
+    assert caught.value.data == tree.data
+    others = [Problem("tiers.a.capacity", "is missing", 3), Problem("name", "is missing", 1),
+              Problem("tiers.aa", "x", 2), Problem("tiers.a", "x", 3)]
+    together = caught.value.with_others(others).problems
+    assert {problem.path for problem in together} == {
+        "model.preset", "tiers.a.preset", "tiers.b.preset", "tiers.c.preset", "name", "tiers.aa"}
     assert "did you mean 'tiny'?" in messages(caught)[0]
     assert "in tiers or drives; did you mean 'fast-drive'?" in messages(caught)[1]
     assert "named by text, got 7" in messages(caught)[2]
