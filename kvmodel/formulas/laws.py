@@ -93,6 +93,11 @@ class Law:
         """E[exp(-s X)] for complex s with Re s >= 0."""
         return 1.0 - self.laplace_deficit(s)
 
+    @property
+    def landmarks(self) -> tuple[Array, ...]:
+        """Levels a quadrature over X must not step over: its 10, 50 and 90 % quantiles, or where it jumps."""
+        return tuple(self.quantile(p) for p in (0.1, 0.5, 0.9))
+
     def nodes(self, n: int) -> tuple[Array, Array]:
         """Points (n,) + A and weights (n,) summing to one: Gauss-Legendre in the probability, for smooth
         integrands."""
@@ -131,6 +136,10 @@ class Constant(Law):
 
     def quantile(self, p: ArrayLike) -> Array:
         return self.mean + 0.0 * np.asarray(p)
+
+    @property
+    def landmarks(self) -> tuple[Array, ...]:
+        return (self.mean,)
 
     def laplace_deficit(self, s: ArrayLike) -> Array:
         return -np.expm1(-np.asarray(s) * self.value)
@@ -512,6 +521,10 @@ class Mixture(Law):
             enough = self.cdf(middle) >= p
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
         return high
+
+    @property
+    def landmarks(self) -> tuple[Array, ...]:
+        return tuple(level for law in self.components for level in law.landmarks)
 
     def laplace_deficit(self, s: ArrayLike) -> Array:
         return self._mix([law.laplace_deficit(s) for law in self.components])

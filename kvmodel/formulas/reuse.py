@@ -1,36 +1,35 @@
 """What an LRU cache still holds of a session when its next turn comes.
 
-Sessions arrive as a Poisson process; turn k leaves a context of S_k tokens, S_1 = first, S_{k+1} = S_k +
-step; the next turn comes after a pause (gap), or never. While one session pauses for t, the others touch
-W(t) tokens: their working set, every context counted once, at its last size. Under LRU the return finds what
-fits beside W(t).
+Turn k of a session leaves a context of S_k tokens and the next turn comes after a pause, or never. While one
+session pauses for t, the others touch W(t) tokens: their working set. Under LRU the return finds what fits
+beside W(t).
 
-W(t) is compound Poisson (arrivals independent of the returning session, Slivnyak), so its Laplace transform
-is closed:
+W(t) is compound Poisson (arrivals do not depend on the returning session, Slivnyak), so its transform is
+closed:
 
-    log E exp(-s W(t)) = -sum_i lambda_i [ E min(Gap_i, t) (A_i(0) - A_i(s)) + t (1 - B_i(s)) ]
-    A(s) = sum_k P(K > k) E exp(-s S_k)   contexts that wait       B(s) = E exp(-s S_K)   contexts that are
-    finished
+    -log E exp(-s W(t)) = sum_i lambda_i [ E min(Gap_i, t) (A_i(0) - A_i(s)) + t (1 - B_i(s)) ]
+    A(s) = sum_k P(K > k) E exp(-s S_k)    contexts that wait for a turn
+    B(s) = E exp(-s S_K)                   contexts that are finished
 
-summed over all streams that share the cache. Hit tokens are linear in such transforms and are read off at
-the wanted capacity by a Fourier series with a positive smoothing window (`LINES` frequencies, exact for
-straight lines, standard deviation of the window about 0.02 C). The same algorithm serves one context or a
-million; nothing is replaced by its mean. Method of the project note, section 3, in exact form; derived here.
+over all streams i that share the cache. Hit tokens are linear in such transforms and are read off at the
+wanted capacity. One algorithm for one context or a million; nothing is replaced by its mean. Derived here;
+it is the exact form of the second-order characteristic time.
 
-Shapes: parameters and capacities of study shape A broadcast together; inner axes (time nodes, frequencies)
-lead. Sizes and capacities are in the same unit, [tokens] below ([B] works as well). Holds for: stationary
-Poisson arrivals of sessions, pauses independent of sizes, whole-session LRU (token granularity). Not for:
-rates that vary (mix over them), a fixed population of few agents (binomial, 0.004-0.013 off).
+Shapes: parameters and capacities of study shape A broadcast together; frequencies lead.
+Units: sizes and capacities alike, [tokens] below ([B] works as well).
+Holds for: stationary Poisson arrivals of sessions, pauses independent of sizes, LRU over tokens.
+Not for: rates that vary (average over the rates), few agents of fixed number (binomial, 0.004-0.013 off).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kvmodel.formulas.laplace_inversion import continuous_series, jump_series
 from kvmodel.formulas.working_set import (
     SessionStream,
     SharedPrefix,
@@ -57,36 +56,12 @@ __all__ = [
 Array = NDArray[Any]
 Touch = Literal["reverse", "forward"]
 
-LINES = 48
-INSTANTS = 25
-_FOREVER = 1e300  # [s]
-_DAMPING = 4.6  # aliases beyond 3 C weigh exp(-2 * 4.6) = 1e-4
+INSTANTS = 15
+_FOREVER = 1e150  # [s]
+_SERIES = {"reverse": continuous_series(), "forward": jump_series()}
 
 
-def _window() -> tuple[Array, Array]:
-    """Frequencies (times C) and weights (times 1/C) of the smoothed Fourier series.
-
-    Jackson's kernel is positive, so a hit curve stays monotone and bounded; its mass and mean are corrected
-    so that constants and straight lines in C come out exactly.
-    """
-    k = np.arange(LINES + 1)
-    angle = np.pi / (LINES + 2)
-    jackson = ((LINES + 2 - k) * np.cos(k * angle) + np.sin(k * angle) / np.tan(angle)) / (LINES + 2)
-    sigma = _DAMPING + 1j * np.pi * k
-    weight = np.exp(_DAMPING) * (-1.0) ** k * jackson * np.where(k == 0, 0.5, 1.0)
-    mass, mean = np.sum(weight * (1.0 / sigma).real), np.sum(weight * (1.0 / sigma**2).real)
-    return sigma * (mean / mass), weight * (mean / mass) / mass
-
-
-_SIGMA, _WEIGHT = _window()
-
-
-def _inverse(transform: Array, capacity: ArrayLike) -> Array:
-    """f(C) from its Laplace transform, shape (times, frequencies) + A, at the frequencies `_SIGMA`/C."""
-    return np.einsum("tk...,k->t...", transform.real, _WEIGHT) / capacity
-
-
-# ------------------------------------------------------------------------------ transforms of the others' working set
+# ---------------------------------------------------------------------------------------- transforms at one pause t
 
 
 class _Context(NamedTuple):
@@ -103,46 +78,104 @@ def _context(stream: SessionStream, s: Array) -> _Context:
     return _Context(paused, first + (1.0 - first) * step * following)
 
 
-def _loss(stream: SessionStream, context: _Context, times: Array) -> Array:
-    """-log E exp(-s W(t)) of the private contexts of one stream, shape (times, frequencies) + A."""
-    paused, finished = stream.held_times(times)
-    rate = np.asarray(stream.arrival_rate)
-    return (rate * paused)[:, None] * context.paused + (rate * finished)[:, None] * context.finished
+def _mean_context(stream: SessionStream, s: Array) -> Array:
+    """-A'(s) = E sum_k 1(K > k) S_k exp(-s S_k), by a central difference of the analytic deficit."""
+    above, below = (_context(stream, s * (1.0 + sign * 1e-4)).paused for sign in (1, -1))
+    return (above - below) / (2e-4 * s)
 
 
 class _Pool(NamedTuple):
-    """A set of shared heads seen through the time nodes. With L the sessions seen on a variant and L - l the
-    exponent of their private contexts, exp(-l) (exp(-sP) + (1 - exp(-sP)) exp(l - L)) is the transform of
-    the variant and its sessions; `factor` is the bracket, for one variant of each group."""
+    """A set of shared heads and its users; groups of equally popular variants on axis 0."""
 
-    prefix: SharedPrefix
-    seen: Array  # sessions seen on all variants, (times,) + A
-    loss: Array  # -log transform of their private contexts, (times, frequencies) + A
-    head: Array  # exp(-s P), (frequencies,) + A
-    share: Array  # popularity of one variant, (groups, times) + A
+    users: list[SessionStream]
+    share: Array  # popularity of one variant of the group
     count: Array  # variants in the group
-    factor: list[Array]
+    head: Array  # exp(-s P), (frequencies,) + A
+    found: Array  # transform of the head tokens found beside nothing
 
 
-def _pool(
-    prefix: SharedPrefix,
-    users: list[int],
-    streams: Sequence[SessionStream],
-    losses: list[Array],
-    times: Array,
-    s: Array,
-) -> _Pool:
-    seen = sum(streams[i].sessions_seen(times) for i in users)
-    loss = sum(losses[i] for i in users)
-    head = np.exp(-s * prefix.tokens)
-    share, count = variant_groups(prefix.share, times.ndim), variant_groups(prefix.count, times.ndim)
-    factor = [head + (1.0 - head) * np.exp(q[:, None] * (loss - seen[:, None])) for q in share]
-    return _Pool(prefix, seen, loss, head, share, count, [_away_from_zero(f) for f in factor])
+class _Sharers(NamedTuple):
+    """All streams at the frequencies; mappings by id of the stream and of the prefix."""
+
+    streams: Sequence[SessionStream]
+    contexts: dict[int, _Context]
+    own: dict[int, Array]  # transform in C of the private tokens found beside nothing
+    pools: dict[int, _Pool]
 
 
-def _away_from_zero(z: Array) -> Array:
-    """A factor that may be divided out again."""
-    return np.where(np.abs(z) < 1e-12, 1e-12, z)
+def _sharers(streams: Sequence[SessionStream], s: Array, touch: Touch) -> _Sharers:
+    contexts = {id(stream): _context(stream, s) for stream in streams}
+    pools = {}
+    for prefix, users in shared_pools(streams):
+        head, groups = np.exp(-s * prefix.tokens), (prefix.share, prefix.count)
+        found = (1.0 - head) / s**2
+        if touch == "forward":
+            found = (
+                prefix.tokens * head / s * _context_at_touch(users, [contexts[id(user)] for user in users])
+            )
+        share, count = (variant_groups(values, s.ndim - 1) for values in groups)
+        pools[id(prefix)] = _Pool(users, share, count, head, found)
+    if touch == "reverse":
+        own = {key: context.paused / s**2 for key, context in contexts.items()}
+    else:
+        own = {id(stream): _mean_context(stream, s) / s for stream in streams}
+    return _Sharers(streams, contexts, own, pools)
+
+
+def _context_at_touch(users: Sequence[SessionStream], contexts: Sequence[_Context]) -> Array:
+    """Transform of the private context that lies over a head after one touch of it."""
+    pairs = zip(users, contexts, strict=True)
+    deficit = sum(user.arrival_rate * (context.paused + context.finished) for user, context in pairs)
+    return 1.0 - deficit / sum(user.arrival_rate * user.turns.mean for user in users)
+
+
+def _loss(sharers: _Sharers, streams: Sequence[SessionStream], t: Array) -> Array:
+    """-log E exp(-s W(t)) of the private contexts of some streams."""
+    total = 0.0j
+    for stream in streams:
+        paused, finished = stream.held_times(t)
+        context, rate = sharers.contexts[id(stream)], stream.arrival_rate
+        total = total + (rate * paused * context.paused + rate * finished * context.finished)
+    return total
+
+
+def _variants(sharers: _Sharers, pool: _Pool, t: Array) -> tuple[list[Array], list[Array]]:
+    """Transform of what one variant of each group and its sessions touch in t, and of the sessions alone.
+
+    With L sessions on average, whose private contexts have the transform exp(-l): exp(-sP) exp(-l) plus
+    (1 - exp(-sP)) exp(-L), since the head counts unless no session came. Kept from zero where it underflows,
+    because it is divided out again to condition on the variant (the product is zero there as well).
+    """
+    seen, loss = sum(user.sessions_seen(t) for user in pool.users), _loss(sharers, pool.users, t)
+    sessions = [np.exp(-share * loss) for share in pool.share]
+    nobody = [np.exp(-share * seen) for share in pool.share]
+    rest = 1.0 - pool.head
+    whole = [pool.head * own + rest * none + 1e-250 for own, none in zip(sessions, nobody, strict=True)]
+    return whole, sessions
+
+
+def _found_after(
+    sharers: _Sharers, t: Array, value: Callable[[Array], Array]
+) -> tuple[list[Array], dict[int, Array]]:
+    """Private tokens found per session if all its pauses were t, by stream; head tokens found if the variant
+    was last touched t ago, by pool and group. The session's own head counts once beside it."""
+    others = np.exp(-_loss(sharers, [stream for stream in sharers.streams if stream.prefix is None], t))
+    beside: dict[int, Array] = {id(None): 1.0}
+    heads = {}
+    for key, pool in sharers.pools.items():
+        variants, sessions = _variants(sharers, pool, t)
+        for count, variant in zip(pool.count, variants, strict=True):
+            others = others * variant**count
+        without = heads[key] = [1.0 / variant for variant in variants]
+        groups = zip(pool.share * pool.count, sessions, without, strict=True)
+        beside[key] = pool.head * sum(weight * own * rest for weight, own, rest in groups)
+    private = [
+        value(sharers.own[id(stream)] * beside[id(stream.prefix)] * others) for stream in sharers.streams
+    ]
+    for key, without in heads.items():
+        found = sharers.pools[key].found * others
+        heads[key] = np.stack([value(found * rest) for rest in without])
+    return private, heads
 
 
 # ------------------------------------------------------------------------------------------- integral over the pause
@@ -159,7 +192,28 @@ def _time_nodes(streams: Sequence[SessionStream], capacity: Array) -> Array:
     width = np.clip(spread / np.maximum(slope, 0.1), 0.03, 1.0)
     u = np.linspace(-1.0, 1.0, INSTANTS).reshape((-1,) + (1,) * width.ndim)
     offsets = width * np.sinh(u * np.arcsinh(5.0 / width))
-    return np.concatenate([np.zeros((1,) + centre.shape), centre * np.exp(offsets)])
+    bends = [level for stream in streams for level in (*stream.gap.landmarks, stream.retention)]
+    bends = [np.where(np.isfinite(level), level, centre)[None] for level in bends]
+    return np.sort(np.concatenate([np.zeros((1,) + centre.shape), centre * np.exp(offsets), *bends]), axis=0)
+
+
+def _halved(times: Array) -> Array:
+    """The nodes and the middles between them."""
+    fine = np.repeat(times, 2, axis=0)[:-1]
+    fine[1::2] = 0.5 * (times[:-1] + times[1:])
+    return fine
+
+
+def _refined(times: Array, values: Array) -> Array:
+    """Values at `_halved(times)` by monotone cubic interpolation (Fritsch and Butland 1984)."""
+    width = np.diff(times, axis=0)
+    slope = np.diff(values, axis=0) / np.maximum(width, 1e-300)
+    product = slope[:-1] * slope[1:]
+    both = np.where(product > 0.0, slope[:-1] + slope[1:], 1.0)
+    tangent = np.concatenate([slope[:1], np.where(product > 0.0, 2.0 * product / both, 0.0), slope[-1:]])
+    fine = np.repeat(values, 2, axis=0)[:-1]
+    fine[1::2] = 0.5 * (values[:-1] + values[1:]) + 0.125 * width * (tangent[:-1] - tangent[1:])
+    return fine
 
 
 def _pause_weights(survival: Array, average: Array, end: ArrayLike) -> Array:
@@ -189,7 +243,7 @@ def _variant_weights(
     """Weights of the time since anyone touched the session's variant, at its first turn and at later ones:
     the others' touches are Poisson, its own last touch is one pause ago."""
     load = share * seen + 0.0 * times
-    quiet, end = np.exp(-load), np.exp(-share[0] * ever)
+    quiet, end = np.exp(-load), np.exp(-share * ever)
     step = np.diff(load, axis=0)
     average = quiet[:-1] * np.where(step > 1e-9, -np.expm1(-step) / np.maximum(step, 1e-9), 1.0)
     own = stream.outlasting(times)
@@ -215,154 +269,97 @@ class HitTokens(NamedTuple):
     reusable_prefix: Array
 
 
-def _stack(values: Sequence[ArrayLike], shape: tuple[int, ...]) -> Array:
-    return np.stack([np.broadcast_to(value, shape) for value in values])
-
-
 def hit_tokens(streams: Sequence[SessionStream], capacity: ArrayLike, touch: Touch = "reverse") -> HitTokens:
     """Tokens found per session in an LRU cache of `capacity` tokens shared by the streams.
 
-    touch = "reverse": the tail of a context is evicted first, as engines do, min(S, (C - W)+) tokens are
-    found. touch = "forward": the head is oldest, S tokens are found if S + W <= C and none otherwise.
-        reverse   L^-1 [ (A(0) - A(s)) / s^2 E exp(-s W(t)) ](C)      forward   L^-1 [ -A'(s) / s E exp(-s
-        W(t)) ](C)
+    touch = "reverse": the tail of a context is evicted first, as engines do; min(S, (C - W)+) tokens are
+    found. touch = "forward": the head is the oldest; S tokens are found if S + W <= C and none otherwise.
+        reverse   L^-1 [ (A(0) - A(s)) / s^2  E exp(-s W(t)) ](C)
+        forward   L^-1 [ -A'(s) / s           E exp(-s W(t)) ](C)
     averaged over the pause t. A shared head counts once beside its session; it is found if nobody needed the
-    space since anyone last used that variant. Zero at C = 0, the ceiling (less what retention drops) at C =
-    inf. Exact but for quadrature: about 0.002 of the ceiling, up to 0.01 where sizes and pauses are all
-    constant (the window blurs the capacity by 2 %). Forward touch of shared heads takes the context lying
-    over the head from the mean touch of its users.
+    space since anyone last used that variant. Zero at C = 0; the ceiling, less what retention drops, at C =
+    inf.
+
+    Quadrature error about 0.002 of the ceiling. In forward order a size without spread makes the curve jump,
+    and the jump is blurred over 2 % of C; a forward shared head takes the context over it from the mean
+    touch of its users.
     """
-    shape, depth, s = _frequencies(streams, capacity)
-    times = _aligned(_time_nodes(streams, depth), shape)
-    view = _view(streams, times, s)
-    private, prefix = [], []
-    for stream in view.streams:
-        left = _inverse(_private_transform(view, stream, touch), depth)
-        private.append((_own_weights(stream, times) * left).sum(axis=0))
-        prefix.append(_prefix_hits(view, stream, depth, times, touch))
+    shape, depth, s = _frequencies(streams, capacity, touch)
+    times = _aligned(_time_nodes(streams, depth), len(shape))
+    sharers = _sharers(streams, s, touch)
+    nodes = [
+        _found_after(sharers, t, lambda transform: _SERIES[touch].value(transform, depth)) for t in times
+    ]
+    fine, private, prefix = _halved(times), [], []
+    for i, stream in enumerate(streams):
+        left = np.stack([found[i] for found, _ in nodes])
+        private.append((_own_weights(stream, fine) * _refined(times, left)).sum(axis=0))
+        heads = [heads[id(stream.prefix)] for _, heads in nodes if stream.prefix is not None]
+        prefix.append(
+            _prefix_hits(stream, sharers.pools[id(stream.prefix)], times, np.stack(heads, 1))
+            if heads
+            else 0.0
+        )
     contexts = _stack([stream.paused_moments[1] for stream in streams], shape)
-    heads = _stack([_head_tokens(stream) * stream.turns.mean for stream in streams], shape)
-    found, found_heads = (
-        np.clip(_stack(private, shape), 0.0, contexts),
-        np.clip(_stack(prefix, shape), 0.0, heads),
-    )
-    return HitTokens(found, found_heads, contexts, heads)
+    whole = _stack([_head_tokens(stream) * stream.turns.mean for stream in streams], shape)
+    found = [np.clip(_stack(part, shape), 0.0, most) for part, most in ((private, contexts), (prefix, whole))]
+    return HitTokens(*found, contexts, whole)
+
+
+def _prefix_hits(stream: SessionStream, pool: _Pool, times: Array, heads: Array) -> Array:
+    """Head tokens found per session from those found after each time, shape (groups, times) + A."""
+    fine = _halved(times)
+    seen, ever = (sum(user.sessions_seen(t) for user in pool.users) for t in (fine, _FOREVER))
+    total = 0.0
+    for share, count, left in zip(pool.share, pool.count, heads, strict=True):
+        first, later = _variant_weights(stream, share, seen, ever, fine)
+        weight = share * count * (first + (stream.turns.mean - 1.0) * later)
+        total = total + (weight * _refined(times, left)).sum(axis=0)
+    return total
 
 
 def paused_survival(
     streams: Sequence[SessionStream], capacity: ArrayLike, pause: ArrayLike, touch: Touch = "reverse"
 ) -> Array:
-    """Share of a waiting context that is still held after a pause, shape (streams, pauses) + A; private
-    tokens.
+    """Share of the private tokens of a waiting context still held after a pause, shape (streams, pauses) + A.
 
-    pause [s] lies along axis 0, shape (pauses,) or (pauses,) + A. One at pause zero if the context fits at
-    all, falling to zero; zero beyond the retention time.
+    pause [s] lies along axis 0, shape (pauses,) or (pauses,) + A. At pause zero it is one if the context
+    fits at all; it falls to zero, and is zero beyond the retention time.
     """
-    shape, depth, s = _frequencies(streams, capacity)
-    times = _aligned(np.asarray(pause, float), shape)
-    view = _view(streams, times, s)
-    share = []
-    for stream in streams:
-        left = _inverse(_private_transform(view, stream, touch), depth) * (times <= stream.retention)
-        share.append(left / np.maximum(stream.paused_moments[1], 1e-300))
-    return np.clip(_stack(share, (len(times), *shape)), 0.0, 1.0)
+    shape, depth, s = _frequencies(streams, capacity, touch)
+    sharers, share = _sharers(streams, s, touch), []
+    for t in _aligned(np.asarray(pause, float), len(shape)):
+        found, _ = _found_after(sharers, t, lambda transform: _SERIES[touch].value(transform, depth))
+        whole = [np.maximum(stream.paused_moments[1], 1e-300) for stream in streams]
+        kept = [
+            (t <= stream.retention) * left / w for stream, left, w in zip(streams, found, whole, strict=True)
+        ]
+        share.append(np.clip(_stack(kept, shape), 0.0, 1.0))
+    return np.stack(share, axis=1)
 
 
 def _frequencies(
-    streams: Sequence[SessionStream], capacity: ArrayLike
+    streams: Sequence[SessionStream], capacity: ArrayLike, touch: Touch
 ) -> tuple[tuple[int, ...], Array, Array]:
-    """Study shape, the capacity within what double precision resolves (1e8 contexts hold everything),
-    frequencies."""
+    """Study shape, capacity between 1 and 1e17 parts in 1e9 of the mean context, and the frequencies."""
     shape = np.broadcast_shapes(np.shape(capacity), *(stream.shape for stream in streams))
-    largest = 1e8 * sum(stream.finished_moments[1] + _head_tokens(stream) for stream in streams)
-    depth = np.clip(np.asarray(capacity, float), 1e-9 * largest / 1e8, largest)
-    return shape, depth, _SIGMA.reshape((-1,) + (1,) * len(shape)) / depth
+    context = sum(stream.finished_moments[1] + _head_tokens(stream) for stream in streams)
+    depth = np.clip(np.asarray(capacity, float), 1e-9 * context, 1e8 * context)
+    depth = depth.reshape((1,) * (len(shape) - depth.ndim) + depth.shape)
+    return shape, depth, _SERIES[touch].frequencies(depth)
 
 
-def _aligned(times: Array, shape: tuple[int, ...]) -> Array:
-    """Axis 0 in front of as many study axes as there are."""
-    return times.reshape(times.shape[:1] + (1,) * (len(shape) + 1 - times.ndim) + times.shape[1:])
+def _aligned(times: Array, ndim: int) -> Array:
+    """Axis 0 in front of as many axes as the study has."""
+    return times.reshape(times.shape[:1] + (1,) * (ndim + 1 - times.ndim) + times.shape[1:])
 
 
 def _head_tokens(stream: SessionStream) -> ArrayLike:
     return 0.0 if stream.prefix is None else stream.prefix.tokens
 
 
-class _View(NamedTuple):
-    """Everybody else as seen through the time nodes and frequencies."""
-
-    streams: Sequence[SessionStream]
-    s: Array
-    contexts: dict[int, _Context]  # by id of the stream
-    pools: dict[int, _Pool]  # by id of the shared prefix
-    loss: Array  # -log E exp(-s W(t)) of all private contexts, (times, frequencies) + A
-    heads: Array  # what the shared heads add to the transform, same shape
-
-
-def _view(streams: Sequence[SessionStream], times: Array, s: Array) -> _View:
-    contexts = [_context(stream, s) for stream in streams]
-    losses = [_loss(stream, context, times) for stream, context in zip(streams, contexts, strict=True)]
-    pools = {
-        id(prefix): _pool(prefix, users, streams, losses, times, s) for prefix, users in shared_pools(streams)
-    }
-    heads = np.ones((1,) * times.ndim + (1,), complex)
-    for pool in pools.values():
-        for factor, count in zip(pool.factor, pool.count, strict=True):
-            heads = heads * factor ** count[:, None]
-    by_stream = {id(stream): context for stream, context in zip(streams, contexts, strict=True)}
-    return _View(streams, s, by_stream, pools, sum(losses), heads)
-
-
-def _private_transform(view: _View, stream: SessionStream, touch: Touch) -> Array:
-    """Transform in C of the private tokens found after a pause, the session's own head counted once."""
-    own = (
-        view.contexts[id(stream)].paused / view.s**2
-        if touch == "reverse"
-        else _mean_context(stream, view.s) / view.s
-    )
-    pool, others = view.pools.get(id(stream.prefix)), view.heads * np.exp(-view.loss)
-    if pool is None:
-        return own * others
-    weight = (pool.share * pool.count)[:, :, None]
-    return own * pool.head * others * sum(w / factor for w, factor in zip(weight, pool.factor, strict=True))
-
-
-def _prefix_hits(
-    view: _View, stream: SessionStream, capacity: Array, times: Array, touch: Touch
-) -> ArrayLike:
-    """Head tokens found per session: nobody touched the variant since its last touch, everybody else did as
-    always."""
-    pool = view.pools.get(id(stream.prefix))
-    if pool is None:
-        return 0.0
-    users = [user for user in view.streams if user.prefix is pool.prefix]
-    head = (1.0 - pool.head) / view.s**2
-    if touch == "forward":
-        head = pool.prefix.tokens * pool.head / view.s * _context_at_touch(view, users)
-    ever = sum(user.sessions_seen(_FOREVER) for user in users)
-    total = 0.0
-    for share, count, factor in zip(pool.share, pool.count, pool.factor, strict=True):
-        left = _inverse(head * view.heads / factor * np.exp(share[:, None] * pool.loss - view.loss), capacity)
-        first, later = _variant_weights(stream, share, pool.seen, ever, times)
-        total = total + (share * count * (first + (stream.turns.mean - 1.0) * later) * left).sum(axis=0)
-    return total
-
-
-def _mean_context(stream: SessionStream, s: Array) -> Array:
-    """-A'(s) = E sum_k 1(K > k) S_k exp(-s S_k), by a central difference of the analytic deficit."""
-    step = 1e-4
-    return (_context(stream, s * (1.0 + step)).paused - _context(stream, s * (1.0 - step)).paused) / (
-        2.0 * step * s
-    )
-
-
-def _context_at_touch(view: _View, users: Sequence[SessionStream]) -> Array:
-    """Transform of the private context over a head at one touch of it."""
-    contexts = [view.contexts[id(user)] for user in users]
-    deficit = sum(
-        user.arrival_rate * (c.paused + c.finished) for user, c in zip(users, contexts, strict=True)
-    )
-    return 1.0 - deficit / sum(user.arrival_rate * user.turns.mean for user in users)
+def _stack(values: Sequence[ArrayLike], shape: tuple[int, ...]) -> Array:
+    return np.stack([np.broadcast_to(value, shape) for value in values])
 
 
 def exclusive_capacities(capacities: ArrayLike) -> Array:

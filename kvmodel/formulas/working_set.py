@@ -62,7 +62,7 @@ class SharedPrefix:
 
     @classmethod
     def zipf(
-        cls, tokens: ArrayLike, variants: ArrayLike, exponent: ArrayLike, groups: int = 9
+        cls, tokens: ArrayLike, variants: ArrayLike, exponent: ArrayLike, groups: int = 6
     ) -> SharedPrefix:
         """Popularity proportional to rank^-exponent: the three hottest alone, the others in groups of equal
         rank ratio.
@@ -167,13 +167,10 @@ class SessionStream:
         return self.gap.restricted_mean(seen) + (t - seen) * self.gap.survival(seen)
 
 
-def shared_pools(streams: Sequence[SessionStream]) -> list[tuple[SharedPrefix, list[int]]]:
-    """Each distinct shared head with the indices of the streams on it."""
-    owners: dict[int, tuple[SharedPrefix, list[int]]] = {}
-    for i, stream in enumerate(streams):
-        if stream.prefix is not None:
-            owners.setdefault(id(stream.prefix), (stream.prefix, []))[1].append(i)
-    return list(owners.values())
+def shared_pools(streams: Sequence[SessionStream]) -> list[tuple[SharedPrefix, list[SessionStream]]]:
+    """Each distinct shared head with the streams on it."""
+    prefixes = {id(stream.prefix): stream.prefix for stream in streams if stream.prefix is not None}
+    return [(prefix, [s for s in streams if s.prefix is prefix]) for prefix in prefixes.values()]
 
 
 def _private_cumulant(stream: SessionStream, t: ArrayLike, order: int) -> Array:
@@ -203,7 +200,7 @@ def working_set_mean(streams: Sequence[SessionStream], t: ArrayLike) -> Array:
     """
     total = sum(_private_cumulant(stream, t, 1) for stream in streams)
     for prefix, users in shared_pools(streams):
-        seen = sum(streams[i].sessions_seen(t) for i in users)
+        seen = sum(stream.sessions_seen(t) for stream in users)
         count = variant_groups(prefix.count, np.ndim(seen))
         total = total + prefix.tokens * (count * (1.0 - untouched_probability(prefix, seen))).sum(axis=0)
     return total
@@ -214,8 +211,8 @@ def working_set_variance(streams: Sequence[SessionStream], t: ArrayLike) -> Arra
     and their covariance (a session seen brings its head). Exact; zero at t = 0."""
     total = sum(_private_cumulant(stream, t, 2) for stream in streams)
     for prefix, users in shared_pools(streams):
-        seen = sum(streams[i].sessions_seen(t) for i in users)
-        private = sum(_private_cumulant(streams[i], t, 1) for i in users)
+        seen = sum(stream.sessions_seen(t) for stream in users)
+        private = sum(_private_cumulant(stream, t, 1) for stream in users)
         out = untouched_probability(prefix, seen)
         share, count = (variant_groups(v, np.ndim(seen)) for v in (prefix.share, prefix.count))
         own, joint = np.square(prefix.tokens) * (1.0 - out), 2.0 * prefix.tokens * share * private

@@ -39,9 +39,9 @@ class TurnLog:
 
     stream   index of the session's stream
     private  tokens of the session's own context before the turn; zero at the first turn           [tokens]
-    above    tokens above it in the stack                                                          [tokens]
-    prefix   tokens of its shared head, zero without one or at the first request of the variant    [tokens]
-    over     tokens above the head                                                                 [tokens]
+    above    tokens above it in the stack, infinite if it was dropped or never seen                 [tokens]
+    prefix   tokens of its shared head, zero without one                                           [tokens]
+    over     tokens above the head, infinite likewise                                              [tokens]
     """
 
     touch: Touch
@@ -139,43 +139,56 @@ def simulate_sessions(
     return _replayed(streams, events[:, np.argsort(events[0], kind="stable")], touch, warm_up * horizon)
 
 
+class _Entries:
+    """Current stack position and size of the entries of one sort, by owner; a dropped entry keeps its
+    size."""
+
+    def __init__(self, stack: _Stack):
+        self.stack = stack
+        self.position: dict[float, int] = {}
+        self.size: dict[float, float] = {}
+
+    def above(self, owner: float) -> float:
+        position = self.position.get(owner)
+        return np.inf if position is None else self.stack.above(position)
+
+    def drop(self, owner: float, position: int | None = None) -> None:
+        """Take the entry out, if it is still where it was."""
+        if position is None or self.position.get(owner) == position:
+            held = self.position.pop(owner, None)
+            if held is not None:
+                self.stack.add(held, -self.size[owner])
+
+    def push(self, owner: float, position: int, size: float) -> None:
+        self.position[owner], self.size[owner] = position, size
+        self.stack.add(position, size)
+
+
 def _replayed(streams: Sequence[SessionStream], events: Array, touch: Touch, start: float) -> TurnLog:
     """Push every turn through the stack. In reverse touch the head lies above the session's own context."""
-    times, stream_of, keys, sizes, heads = (row.tolist() for row in events)
     tokens = [0.0 if s.prefix is None else float(s.prefix.tokens) for s in streams]
     retention = [float(s.retention) for s in streams]
-    head_first = touch == "reverse"
-    stack = _Stack(2 * len(times))
-    private_at: dict[float, tuple[int, float]] = {}
-    head_at: dict[float, tuple[int, float]] = {}
-    expiry: list[tuple[float, int, float, bool]] = []
+    over_private, over_head = (0, 1) if touch == "reverse" else (1, 0)
+    stack = _Stack(2 * events.shape[1])
+    contexts, heads = _Entries(stack), _Entries(stack)
+    expiry: list[tuple[float, int, float, _Entries]] = []
     rows = []
-    for i, (now, index, key, size, head) in enumerate(zip(times, stream_of, keys, sizes, heads, strict=True)):
-        index = int(index)
+    for i, (now, of, key, size, head) in enumerate(zip(*events.tolist(), strict=True)):
         while expiry and expiry[0][0] < now:
-            _, position, owner, is_head = heapq.heappop(expiry)
-            held = head_at if is_head else private_at
-            if held.get(owner, (-1, 0.0))[0] == position:
-                stack.add(position, -held.pop(owner)[1])
-        old_position, old_size = private_at.get(key, (-1, 0.0))
-        above = stack.above(old_position) if old_position >= 0 else np.inf
-        head_position, head_size = head_at.get(head, (-1, 0.0))
-        over = stack.above(head_position) if head_position >= 0 else np.inf
+            _, position, owner, entries = heapq.heappop(expiry)
+            entries.drop(owner, position)
+        length = tokens[int(of)]
         if now >= start:
-            rows.append((index, old_size, above, head_size, over))
-        if old_position >= 0:
-            stack.add(old_position, -old_size)
-        if head_position >= 0:
-            stack.add(head_position, -head_size)
-        private_at[key] = (2 * i + (not head_first), size)
-        stack.add(*private_at[key])
+            rows.append((of, contexts.size.get(key, 0.0), contexts.above(key), length, heads.above(head)))
+        touched = [(contexts, key, 2 * i + over_private, size)]
         if head >= 0:
-            head_at[head] = (2 * i + head_first, tokens[index])
-            stack.add(*head_at[head])
-        if retention[index] < np.inf:
-            heapq.heappush(expiry, (now + retention[index], private_at[key][0], key, False))
-            if head >= 0:
-                heapq.heappush(expiry, (now + retention[index], head_at[head][0], head, True))
+            touched.append((heads, head, 2 * i + over_head, length))
+        for entries, owner, _, _ in touched:
+            entries.drop(owner)
+        for entries, owner, position, amount in touched:
+            entries.push(owner, position, amount)
+            if retention[int(of)] < np.inf:
+                heapq.heappush(expiry, (now + retention[int(of)], position, owner, entries))
     return TurnLog(touch, *np.array(rows).T)
 
 
