@@ -168,12 +168,12 @@ def _curve_lines(document: dict[str, Any]) -> list[str]:
     lines = ["", "Hit ratio by capacity (block: of block accesses; token: of input tokens)"]
     lines += [f"  {'blocks':>12} {'tokens':>16} {'LRU':>8} {'best':>8} {'prefix, tail':>14} {'misses':>12}"]
     lines += [f"  {'':>12} {'':>16} {'block':>8} {'block':>8} {'evicted first':>14} {'per s':>12}"]
-    rows = zip(document["lru"], document["belady"], document["prefix_lru_reverse_touch"], strict=True)
-    for lru, best, prefix in rows:
+    best_ratio = {row["capacity_blocks"]: row["block_hit_ratio"] for row in document["belady"]}
+    for lru, prefix in zip(document["lru"], document["prefix_lru_reverse_touch"], strict=True):
         misses = "-" if lru["misses_per_s"] is None else f"{lru['misses_per_s']:,.2f}"
         lines.append(
             f"  {lru['capacity_blocks']:>12,} {lru['capacity_tokens']:>16,} {_percent(lru['block_hit_ratio']):>8} "
-            f"{_percent(best['block_hit_ratio']):>8} {_percent(prefix['prefix_token_hit_ratio']) + ' token':>14} {misses:>12}"
+            f"{_percent(best_ratio.get(lru['capacity_blocks'])):>8} {_percent(prefix['prefix_token_hit_ratio']) + ' token':>14} {misses:>12}"
         )
     for tier in document["tiers"]:
         lines.append(

@@ -26,45 +26,56 @@ def belady_hits(stream: RunStream, previous: np.ndarray, capacity_blocks: int) -
         return stream.block_accesses - stream.unique_blocks
     rows = len(stream.run)
     following = next_rows(previous)
-    cache = _BeladyCache(capacity_blocks)
-    hits = 0
-    farthest = rows  # a run that is not used again is used after everything else
-    uses = zip(
-        stream.run.tolist(), stream.blocks.tolist(), np.where(following >= 0, following, farthest).tolist()
-    )
-    for run, blocks, next_use in uses:
-        hits += cache.touch(run, blocks, next_use)
-    return hits
+    cache = _BeladyCache(capacity_blocks, never=rows)
+    uses = zip(stream.run.tolist(), stream.blocks.tolist(), np.where(following >= 0, following, rows).tolist())
+    return sum(cache.touch(run, blocks, next_use) for run, blocks, next_use in uses)
 
 
 class _BeladyCache:
-    """Held stretches of every run, and a heap of runs by next use, farthest first."""
+    """Held stretches of every run, and a heap of runs by next use, farthest first.
 
-    def __init__(self, capacity: int):
+    Blocks that are not used again leave at once: they would be the first victims anyway.
+    """
+
+    def __init__(self, capacity: int, *, never: int):
         self.free = capacity
+        self.never = never
         self.held: dict[int, Stretches] = {}
         self.next_use: dict[int, int] = {}
         self.heap: list[tuple[int, int]] = []
 
     def touch(self, run: int, blocks: int, next_use: int) -> int:
         """Touch all blocks of a run in order; return how many were held."""
-        coming = self.held.pop(run, [])
-        hits = 0
+        coming = self.held.pop(run, None)
+        whole = [(0, blocks)]
+        if coming == whole:
+            hits, done = blocks, whole
+        elif not coming and blocks <= self.free:
+            hits, done = 0, whole
+            self.free -= blocks
+        else:
+            hits, done = self._touch_piecewise(coming or [], blocks, next_use)
+        if next_use == self.never:
+            self.free += sum(end - start for start, end in done)
+        else:
+            self.held[run] = done
+            self.next_use[run] = next_use
+            heappush(self.heap, (-next_use, run))
+        return hits
+
+    def _touch_piecewise(self, coming: Stretches, blocks: int, next_use: int) -> tuple[int, Stretches]:
+        hits = place = 0
         done: Stretches = []
-        place = 0
         while place < blocks:
             if coming and coming[0][0] == place:
                 stretch = coming.pop(0)
                 hits += stretch[1] - stretch[0]
                 done.append(stretch)
                 place = stretch[1]
-                continue
-            until = coming[0][0] if coming else blocks
-            place = self._insert(done, place, until, coming, next_use)
-        self.held[run] = _merged(done)
-        self.next_use[run] = next_use
-        heappush(self.heap, (-next_use, run))
-        return hits
+            else:
+                until = coming[0][0] if coming else blocks
+                place = self._insert(done, place, until, coming, next_use)
+        return hits, _merged(done)
 
     def _insert(self, done: Stretches, start: int, until: int, coming: Stretches, next_use: int) -> int:
         """Admit places start..until of the run being touched; return where to go on."""

@@ -33,6 +33,8 @@ PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
 ERROR_GROUPS = 8
 SECONDS_PER_HOUR = 3600.0
 _CURVE_POINTS = 41
+BELADY_UNASKED_ROWS = 1_000_000
+"""Run accesses up to which the best possible is worked out at capacities nobody named."""
 
 DEFINITIONS = {
     "infinite_cache.block_hit_ratio": "block accesses whose block was seen before / all block accesses",
@@ -111,6 +113,8 @@ def trace_summary(trace: Trace, options: SummaryOptions | None = None) -> dict[s
     notes = list(trace.notes)
     if trace.common_clock:
         document |= _curves(analysed) | _times(analysed)
+        if not document["belady"]:
+            notes.append("the best possible takes long here; name capacities to have it worked out")
     else:
         notes.append(
             "when sessions start is not recorded: no common cache; give a session interval for curves"
@@ -200,14 +204,10 @@ def _curves(a: _Analysed) -> dict[str, Any]:
     for capacity in capacities:
         hits = int(a.curve.hits_at(np.array(a.on_sample(capacity))))
         lru.append(_sizes(a, capacity) | _hits(hits, accesses) | _writes(a, accesses - hits))
-    belady = []
-    for capacity in capacities:
-        best = belady_hits(stream, a.forward.previous, a.on_sample(capacity))
-        belady.append({"capacity_blocks": capacity} | _hits(best, accesses))
     return {
         "lru": lru,
-        "belady": belady,
-        "prefix_lru_forward_touch": [{"capacity_blocks": c} | _prefix_forward(a, c) for c in capacities],
+        "belady": _belady(a, capacities),
+        "prefix_lru_forward_touch": _prefix_forward(a, capacities),
         "prefix_lru_reverse_touch": [{"capacity_blocks": c} | _prefix_reverse(a, c) for c in capacities],
         "lru_curve": _log_grid(a),
         "knee": _knee(a),
@@ -215,13 +215,23 @@ def _curves(a: _Analysed) -> dict[str, Any]:
     }
 
 
-def _prefix_forward(a: _Analysed, capacity: int) -> dict[str, Any]:
-    size = np.array(a.on_sample(capacity))
+def _belady(a: _Analysed, capacities: Sequence[int]) -> list[dict[str, Any]]:
+    """Empty when it would take minutes and nobody named the capacities."""
+    if a.options.capacities is None and len(a.stream.run) > BELADY_UNASKED_ROWS:
+        return []
+    hits = [belady_hits(a.stream, a.forward.previous, a.on_sample(c)) for c in capacities]
+    return [{"capacity_blocks": c} | _hits(h, a.stream.block_accesses) for c, h in zip(capacities, hits, strict=True)]
+
+
+def _prefix_forward(a: _Analysed, capacities: Sequence[int]) -> list[dict[str, Any]]:
+    sizes = np.array([a.on_sample(c) for c in capacities])
     needed = prefix_needed_blocks(a.stream, a.forward.depth)
     length = int(a.trace.input_tokens.sum())
-    blocks = hit_curve(needed, a.stream.blocks, a.stream.block_accesses).hits_at(size)
-    tokens = hit_curve(needed, input_tokens_of_rows(a.stream, a.trace), length).hits_at(size)
-    return _prefix(a, int(blocks), int(tokens), resident_blocks(a.stream, a.forward.depth, int(size)))
+    blocks = hit_curve(needed, a.stream.blocks, a.stream.block_accesses).hits_at(sizes)
+    tokens = hit_curve(needed, input_tokens_of_rows(a.stream, a.trace), length).hits_at(sizes)
+    anywhere = [resident_blocks(a.stream, a.forward.depth, int(size)) for size in sizes]
+    rows = zip(capacities, blocks.tolist(), tokens.tolist(), anywhere, strict=True)
+    return [{"capacity_blocks": c} | _prefix(a, b, t, held) for c, b, t, held in rows]
 
 
 def _prefix_reverse(a: _Analysed, capacity: int) -> dict[str, Any]:
