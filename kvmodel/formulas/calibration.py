@@ -19,12 +19,14 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = [
     "Fit",
     "PrefillFit",
+    "RestoreFit",
     "TransferFit",
     "busy_factor",
     "concurrency_factor",
     "prefill_fit",
     "prefill_predicted",
     "relative_fit",
+    "restore_fit",
     "transfer_fit",
 ]
 
@@ -69,6 +71,17 @@ class TransferFit(NamedTuple):
     fit: Fit
 
 
+class RestoreFit(NamedTuple):
+    """Prefill terms, and latency [s] and bandwidth [B/s] of the path the cached prefix came over."""
+
+    constant: NDArray
+    linear: NDArray
+    attention: NDArray
+    latency: NDArray
+    bandwidth: NDArray
+    fit: Fit
+
+
 def concurrency_factor(concurrency: ArrayLike, tokens: ArrayLike, step_tokens: ArrayLike = 1.0) -> NDArray:
     """Mean completion of c equal prompts sent together, in units of one alone.
 
@@ -104,7 +117,7 @@ def relative_fit(columns: ArrayLike, measured: ArrayLike, *, levels: ArrayLike |
     left_out = np.full(len(measured), np.nan)
     for i in range(len(measured)):  # refits, not a formula: as many as there are points
         rest = np.arange(len(measured)) != i
-        if rest.sum() >= len(columns):
+        if rest.sum() >= np.any(columns > 0, axis=1).sum():
             y, s, b, _ = _fit_once(columns[:, rest], measured[rest], group[rest])
             left_out[i] = _at_level(group[i], s, b) * (y @ columns[:, i]) / measured[i] - 1.0
     return Fit(x, seen, busy, predicted / measured - 1.0, left_out, weights < 0.01)
@@ -137,9 +150,9 @@ def _robust_terms(ratios: NDArray) -> tuple[NDArray, NDArray]:
     Iteratively reweighted least squares with Tukey's biweight. It starts from the leave-one-out fit with the
     smallest median residual, since one far point can draw the plain fit onto itself.
     """
-    points = ratios.shape[1]
+    points, terms = ratios.shape[1], np.any(ratios > 0, axis=1).sum()
     everything = np.ones(points)
-    if points < len(ratios) + 2:
+    if points < terms + 2:
         return _terms(ratios, everything), everything
     starts = [_terms(ratios, everything - row) for row in np.eye(points)] + [_terms(ratios, everything)]
     x = min(starts, key=lambda y: np.median(np.abs(y @ ratios - 1.0)))
@@ -219,3 +232,35 @@ def transfer_fit(
     latency, per_byte, per_copy = np.append(fit.coefficients, 0.0)[:3]
     with np.errstate(divide="ignore"):
         return TransferFit(latency, per_copy, np.divide(1.0, per_byte), fit)
+
+
+def restore_fit(
+    tokens: ArrayLike,
+    cached_tokens: ArrayLike,
+    moved_bytes: ArrayLike,
+    seconds: ArrayLike,
+    *,
+    concurrency: ArrayLike = 1.0,
+    step_tokens: ArrayLike = 8192.0,
+) -> RestoreFit:
+    """Prefill and fetch terms together, from points with and without a fetched prefix.
+
+        t = f(c, n - p) (constant + linear (n - p) + attention (n^2 - p^2)) + (c + 1)/2 (latency [p > 0] +
+        bytes / B)
+
+    the suffix is computed as in `prefill_fit`, the fetches come first come first served. tokens n,
+    cached_tokens p [tokens]; moved_bytes: what the path carries for p [bytes]; seconds: mean time to first
+    token [s]. Needs points with p = 0 or with several hit ratios; with whole hits only the compute terms stay
+    0 and the latency takes the constant.
+    """
+    values = (tokens, cached_tokens, moved_bytes, seconds, concurrency)
+    n, p, size, t, c = np.broadcast_arrays(*(np.asarray(v, float) for v in values))
+    waiting = concurrency_factor(c, np.maximum(n - p, 1.0), step_tokens)
+    compute = np.stack([np.ones_like(n), n - p, n * n - p * p]) * waiting
+    moving = np.stack([(p > 0).astype(float), size]) * (c + 1.0) / 2.0
+    if np.all(p >= n):
+        compute = compute * 0.0
+    fit = relative_fit(np.concatenate([compute, moving]), t, levels=c)
+    *terms, per_byte = fit.coefficients
+    with np.errstate(divide="ignore"):
+        return RestoreFit(*terms, np.divide(1.0, per_byte), fit)

@@ -84,6 +84,19 @@ def test_transfer_terms_come_back():
     assert calibration.transfer_fit([1.0, 2.0, 3.0], [1.0, 1.0, 1.0]).bandwidth == np.inf
 
 
+def test_fetched_and_computed_points_are_told_apart():
+    """Half the points fetch 80 % of their prompt at 10 GB/s after 20 ms, some of them four at a time."""
+    n, c = np.tile(TOKENS[1:], 4), np.repeat([1.0, 1.0, 4.0, 4.0], 6)
+    p = np.repeat([0.0, 0.8, 0.0, 0.8], 6) * n
+    compute = prefill.prefill_seconds(n, p, **TRUE) * calibration.concurrency_factor(c, n - p, 8192)
+    fetch = (p > 0) * transfer.transfer_seconds(1e5 * p, latency=0.02, bandwidth=10e9) * (c + 1) / 2
+    fitted = calibration.restore_fit(n, p, 1e5 * p, compute + fetch, concurrency=c)
+    np.testing.assert_allclose(fitted[:3], list(TRUE.values()), rtol=1e-3)
+    np.testing.assert_allclose((fitted.latency, fitted.bandwidth), (0.02, 10e9), rtol=1e-3)
+    whole = calibration.restore_fit(TOKENS, TOKENS, 1e5 * TOKENS, 0.03 + TOKENS * 1e5 / 20e9)
+    assert (whole.latency, whole.bandwidth) == (pytest.approx(0.03), pytest.approx(20e9))
+
+
 def test_few_points_fit_exactly_and_leave_nothing_to_test():
     fitted = calibration.transfer_fit([1e6, 1e9], [0.1, 0.2])
     np.testing.assert_allclose(fitted.fit.residuals, 0, atol=1e-9)
@@ -96,7 +109,7 @@ def measured(reference_data, kind):
 
 
 def test_published_dense_prefill_is_predicted_by_its_other_points(reference_data):
-    """Llama-3.1-8B on one H100 (vLLM blog) and QwQ-32B on two H20 with 1 to 8 requests at once, both dense."""
+    """Llama-3.1-8B on one H100 (vLLM blog) and QwQ-32B on two H20 with 1 to 8 requests at once."""
     errors = []
     for start in ("vllmblog-8b-h100-prefill", "ucm-qwq-h20x2-nfs-prefill"):
         cases = [case for case in measured(reference_data, "prefill") if case["id"].startswith(start)]
