@@ -222,7 +222,8 @@ def admitted_share(score: ArrayLike, candidate_rate: ArrayLike, write_budget: Ar
     order = np.argsort(np.negative(score), axis=0, kind="stable")
     sorted_rate = np.take_along_axis(rate, order, axis=0)
     room = budget - (np.cumsum(sorted_rate, axis=0) - sorted_rate)
-    share = np.clip(np.divide(room, sorted_rate, out=np.ones_like(room), where=sorted_rate > 0), 0.0, 1.0)
+    taken = np.clip(room, 0.0, sorted_rate)
+    share = np.divide(taken, sorted_rate, out=np.ones_like(room), where=sorted_rate > 0)
     return np.take_along_axis(share, np.argsort(order, axis=0, kind="stable"), axis=0)
 
 

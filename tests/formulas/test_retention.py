@@ -1,0 +1,257 @@
+"""Retention against the field's vectors, brute force, hand calculation, and the laws of stopping.
+
+Vectors are recognised by the keys of their inputs.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvmodel.formulas import laws, retention
+
+GB, YEAR = 1e9, 31536000.0
+POSITIVE = st.floats(1e-2, 1e2)
+BURSTS = laws.Mixture((0.9, 0.1), (laws.Exponential(10.0), laws.Exponential(1000.0)))
+TOOLS = laws.Mixture((0.9, 0.1), (laws.Lognormal.from_median_p90(9.0, 67.0), laws.Lognormal(233.0, 2.0)))
+KINDS = [
+    laws.Exponential(200.0),
+    laws.Lomax(1.5, 60.0),
+    laws.Lognormal(60.0, 1.5),
+    laws.Lognormal(60.0, 0.2),
+    laws.Constant(300.0),
+    BURSTS,
+    TOOLS,
+    laws.Mixture((0.5, 0.5), (laws.Constant(60.0), laws.Lomax(2.0, 500.0))),
+]
+
+
+def access_and_memory(i):
+    return {
+        "break_even_s": retention.break_even_residency(
+            i["usd_per_access_per_second"], i["usd_per_KB_ram"] * i["record_KB"]
+        )
+    }
+
+
+def device_and_memory(i):
+    device = next(n for n in i if n.startswith("usd_per_d"))
+    accesses = next(n for n in i if n.startswith("accesses_per_second_per_"))
+    return {
+        "break_even_s": retention.break_even_residency(
+            i[device] / i[accesses], i["usd_per_MB_ram"] / i["pages_per_MB"]
+        )
+    }
+
+
+def kv_block(i):
+    rent = retention.holding_rent(
+        i["block_bytes"], i["dram_usd_per_GB"] / GB, i["dram_life_years"] * i["seconds_per_year"]
+    )
+    saved = i["fetch_cost_usd_per_GB_read"] / GB * i["block_bytes"] + i["gpu_stall_usd_per_hit_avoided"]
+    return {"break_even_s": retention.break_even_residency(saved, rent)}
+
+
+def window(i):
+    if i["reuse_time_dist"] == "exponential":
+        law = laws.Exponential(1 / i["rate_per_s"])
+    else:
+        law = laws.Lomax(i["shape"], i["scale_s"])
+    money = i["storage_cost_per_s"], i["miss_cost"]
+    best = retention.optimal_window(law, *money)
+    never, always = (retention.retention_cost(t, law, *money) for t in (0.0, np.inf))
+    return {
+        "optimal_ttl_s": best.window,
+        "expected_cost": best.cost,
+        "cost_if_ttl_0": never,
+        "cost_at_ttl_0": never,
+        "cost_if_never_evict": always,
+    }
+
+
+def ski_rental(i):
+    return {
+        "break_even_ttl_s": retention.ski_rental_window(i["storage_cost_per_s"], i["miss_cost"]),
+        "deterministic_competitive_ratio": retention.SKI_RENTAL_COMPETITIVE_RATIO,
+        "randomised_competitive_ratio": retention.RANDOMISED_COMPETITIVE_RATIO,
+    }
+
+
+LAWS = {
+    frozenset(keys.split()): law
+    for keys, law in (
+        ("usd_per_access_per_second usd_per_KB_ram record_KB", access_and_memory),
+        ("pages_per_MB accesses_per_second_per_disk usd_per_disk usd_per_MB_ram", device_and_memory),
+        ("pages_per_MB accesses_per_second_per_device usd_per_device usd_per_MB_ram", device_and_memory),
+        (
+            "block_bytes dram_usd_per_GB dram_life_years fetch_cost_usd_per_GB_read "
+            "gpu_stall_usd_per_hit_avoided seconds_per_year",
+            kv_block,
+        ),
+        ("reuse_time_dist shape scale_s storage_cost_per_s miss_cost", window),
+        ("reuse_time_dist rate_per_s storage_cost_per_s miss_cost", window),
+        ("storage_cost_per_s miss_cost", ski_rental),
+    )
+}
+
+
+def test_vectors(reference_data):
+    vectors = json.loads(reference_data("theory_vectors.json").read_text(encoding="utf-8"))
+    mine = [v for v in vectors if v["topic"] == "retention_economics"]
+    assert mine
+    for v in mine:
+        predicted = LAWS[frozenset(v["inputs"])](v["inputs"])
+        for name, value in v["expected"].items():
+            assert predicted[name] == pytest.approx(float(value), rel=v["tolerance"]["rel"]), (
+                f"{v['id']} {name}"
+            )
+
+
+@pytest.mark.parametrize("law", KINDS, ids=lambda law: type(law).__name__)
+@pytest.mark.parametrize("returning", [1.0, 0.7])
+@pytest.mark.parametrize("patience", [1.0, 30.0, 300.0, 3000.0])  # miss cost over rent [s]
+def test_no_window_beats_the_best(law, returning, patience):
+    best = retention.optimal_window(law, 1.0, patience, returning)
+    windows = np.concatenate([[0.0], np.geomspace(1e-2, 1e6, 4001), [60.0, 300.0]])
+    costs = retention.retention_cost(windows, law, 1.0, patience, returning)
+    always = retention.retention_cost(np.inf, law, 1.0, patience, returning)
+    assert best.cost <= min(costs.min(), always) * (1 + 1e-12)
+    assert retention.retention_cost(best.window, law, 1.0, patience, returning) == pytest.approx(best.cost)
+    assert best.hit_probability == law.cdf(best.window)
+
+
+@given(st.floats(0.5, 4.0), POSITIVE, POSITIVE, POSITIVE)
+def test_lomax_window_is_the_closed_form(order, scale, rent, miss):
+    """Hazard order/(t + scale) falls through rent/miss at order miss/rent - scale."""
+    best = retention.optimal_window(laws.Lomax(order, scale), rent, miss)
+    assert best.window == pytest.approx(max(order * miss / rent - scale, 0.0), rel=1e-3, abs=1e-3 * scale)
+
+
+@given(POSITIVE, POSITIVE, POSITIVE)
+def test_exponential_is_for_ever_or_never(scale, rent, miss):
+    best = retention.optimal_window(laws.Exponential(scale), rent, miss)
+    assert best.window in (0.0, np.inf)
+    assert best.cost == pytest.approx(min(rent * scale, miss))
+
+
+def test_constant_think_time_is_all_or_nothing():
+    pause = laws.Constant(300.0)
+    assert retention.optimal_window(pause, 1.0, 299.0).window == 0.0
+    assert retention.optimal_window(pause, 1.0, 301.0).window == np.inf  # it does return
+    some_leave = retention.optimal_window(pause, 1.0, 400.0, 0.9)
+    assert some_leave.window == 300.0 and some_leave.cost == 300.0  # all held to the moment of return
+    assert retention.optimal_window(pause, 1.0, 330.0, 0.9).window == 0.0  # 330 * 0.9 < 300
+
+
+def test_hyperexponential_window_is_where_the_hazard_falls_through():
+    best = retention.optimal_window(BURSTS, 1.0, 500.0).window
+    density = 0.9 / 10 * np.exp(-best / 10) + 0.1 / 1000 * np.exp(-best / 1000)
+    assert density / BURSTS.survival(best) == pytest.approx(1 / 500.0, rel=1e-5)
+
+
+@given(st.floats(0.0, 1e4), POSITIVE, POSITIVE)
+def test_ski_rental_is_twice_as_dear_at_most(pause, rent, miss):
+    known = min(rent * pause, miss)
+    held = retention.retention_cost(retention.ski_rental_window(rent, miss), laws.Constant(pause), rent, miss)
+    assert held <= retention.SKI_RENTAL_COMPETITIVE_RATIO * known * (1 + 1e-9) + 1e-12
+
+
+@given(st.floats(0.01, 20.0))
+def test_randomised_ski_rental_keeps_its_ratio(pause):
+    """In units of the break-even; mean over 4,000 equal steps of the uniform number."""
+    windows = retention.ski_rental_randomised_window((np.arange(4000) + 0.5) / 4000, 1.0, 1.0)
+    cost = np.mean(retention.retention_cost(windows, laws.Constant(pause), 1.0, 1.0))
+    assert cost <= retention.RANDOMISED_COMPETITIVE_RATIO * min(pause, 1.0) + 1e-3
+
+
+def test_demotion_schedule_beats_every_other_schedule():
+    """HBM, DRAM, flash, dropped; total cost of a schedule by direct integration on a fine grid."""
+    law, returning = laws.Lomax(1.3, 30.0), 0.8
+    rent, back, move = (
+        np.array([1e-3, 1e-4, 1e-6, 0.0]),
+        np.array([0.0, 0.01, 0.1, 1.0]),
+        np.array([1e-3, 2e-3, 0.0]),
+    )
+    cuts = retention.demotion_windows(law, rent, back, move, returning).window
+    assert retention.demotion_order_valid(cuts)
+
+    def total(cuts):
+        edges = np.concatenate([[0.0], cuts, [np.inf]])
+        money = 0.0
+        for j, (start, end) in enumerate(pairwise(edges)):
+            stay = (
+                0.0
+                if j == 3
+                else (
+                    returning * (law.restricted_mean(end) - law.restricted_mean(start))
+                    + (1 - returning) * (end - start)
+                )
+            )
+            money += rent[j] * stay + back[j] * returning * (law.cdf(end) - law.cdf(start))
+            money += move[j] * (1 - returning * law.cdf(end)) if j < 3 else 0.0
+        return money
+
+    for factors in np.array(np.meshgrid([0.5, 1.0, 2.0], [0.5, 1.0, 2.0], [0.5, 1.0, 2.0])).reshape(3, -1).T:
+        assert total(cuts) <= total(np.sort(cuts * factors)) * (1 + 1e-12)
+
+
+def test_price_plans():
+    """A public price sheet's multipliers: five minutes writes at 1.25, an hour at 2, both read at 0.1."""
+    write, read = np.array([1.25, 2.0]), 0.1
+    even = retention.price_plan_break_even(write, read)
+    assert even == pytest.approx([0.25 / 1.15, 1.0 / 1.9])
+    assert retention.price_plan_cost(even, write, read) == pytest.approx([1.0, 1.0])
+    assert retention.price_plan_cost(1.0, write, read, 2) == pytest.approx(
+        [1.35 / 2, 2.1 / 2]
+    )  # hour: needs three
+    reach = laws.Lognormal(600.0, 1.0).cdf(np.array([300.0, 3600.0]))
+    assert (
+        np.argmin(retention.price_plan_cost(reach, write, read)) == 1
+    )  # median of ten minutes: the hour pays
+    assert retention.price_plan_break_even(1.0, 0.1) == 0.0
+
+
+def test_value_and_pinning_by_hand():
+    assert retention.value_of_keeping(0.5, 1.0, 0.2, 0.1, 1e-3, 100.0) == pytest.approx(0.2)
+    assert retention.value_of_keeping(0.5, 1.0, 0.2, 0.1, 1e-3, 100.0, 4e-3) == pytest.approx(-0.2)
+    # 2 requests/s of 1 USD, resident 75 % anyway: wins 0.5 USD/s, takes a quarter of its 100 B from others
+    assert retention.pinning_gain(2.0, 1.0, 0.75, 100.0, 0.01) == pytest.approx(0.25)
+    assert retention.pinning_gain(2.0, 1.0, 1.0, 100.0, 0.01) == 0.0
+    assert retention.session_hour_price(1e9, 1e-15, 1e-3) == pytest.approx(3600 * (1e-6 + 1e-3))
+
+
+@given(st.floats(0.0, 1e4), st.floats(0.0, 1.0))
+def test_silence_makes_a_return_less_likely(elapsed, returning):
+    law = laws.Exponential(100.0)
+    gone = retention.never_returning_probability(elapsed, law, returning)
+    assert 1 - returning <= gone * (1 + 1e-12)
+    assert gone <= retention.never_returning_probability(elapsed + 50.0, law, returning) * (1 + 1e-12)
+
+
+def test_ends():
+    law = laws.Lomax(1.5, 60.0)
+    assert (
+        retention.break_even_residency(0.0, 0.0) == 0.0 and retention.break_even_residency(-1.0, 1.0) == 0.0
+    )
+    assert retention.break_even_residency(1.0, 0.0) == np.inf == retention.ski_rental_window(0.0, 1.0)
+    assert retention.optimal_window(law, 0.0, 1.0).window == np.inf
+    assert retention.optimal_window(law, 1.0, 0.0).window == 0.0
+    assert retention.optimal_window(law, 1.0, 1.0, 0.0) == (0.0, 0.0, 0.0)
+    assert retention.retention_cost(np.inf, law, 1.0, 1.0, 0.9) == np.inf
+    assert retention.retention_cost(0.0, law, 1.0, 2.0, 0.5) == 1.0
+    assert not retention.demotion_order_valid([10.0, 5.0])
+
+
+def test_arrays_equal_scalars():
+    rent, miss, scale = np.array([[0.0], [0.002], [0.1]]), np.array([1.0, 5.0]), np.array([20.0, 60.0])
+    best = retention.optimal_window(laws.Lomax(1.5, scale), rent, miss, 0.9)
+    assert best.window.shape == best.cost.shape == best.hit_probability.shape == (3, 2)
+    for i, j in np.ndindex(3, 2):
+        one = retention.optimal_window(laws.Lomax(1.5, scale[j]), rent[i, 0], miss[j], 0.9)
+        assert best.window[i, j] == pytest.approx(one.window, rel=1e-6)
+        assert best.cost[i, j] == pytest.approx(one.cost)
