@@ -43,6 +43,9 @@ class Llm(Record):
     name: str = "model"
     """What to call it in answers."""
 
+    preset: str | None = None
+    """Preset it comes from, with what was changed."""
+
     attention: tuple[AttentionLayers, ...] = Field(min_length=1)
     """Groups of equal layers; together all layers that store or read a cache."""
 
