@@ -35,7 +35,7 @@ def trace(
     curve: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """One summary document per file (see schemas/trace.schema.json), each trace on its own.
+    """One summary document per file (keys: docs/traces.md), each trace on its own.
 
     `curve` names a CSV file that gets every step of the LRU curve (one input file only).
     """
@@ -71,36 +71,50 @@ def trace(
 
 
 def trace_command(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Traces: plain, .gz or .zst; - for stdin.")],
-    format: Annotated[str, typer.Option("--format", help="Trace format; auto looks at the first line.")] = "auto",
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Traces: plain, .gz or .zst; - for stdin.")
+    ],
+    format: Annotated[
+        str, typer.Option("--format", help="Trace format; auto looks at the first line.")
+    ] = "auto",
     block_tokens: Annotated[
-        int | None, typer.Option("--block-tokens", min=1, help="Tokens per block, when the trace does not say.")
+        int | None,
+        typer.Option("--block-tokens", min=1, help="Tokens per block, when the trace does not say."),
     ] = None,
     capacities: Annotated[
         str | None, typer.Option("--capacities", help="Cache sizes in blocks, such as 1000,3000,10000.")
     ] = None,
     tiers: Annotated[
-        str | None, typer.Option("--tiers", help="Exclusive chain, fast to slow, in blocks: hbm=3000,dram=30000.")
+        str | None,
+        typer.Option("--tiers", help="Exclusive chain, fast to slow, in blocks: hbm=3000,dram=30000."),
     ] = None,
     kv_bytes_per_token: Annotated[
-        float | None, typer.Option("--kv-bytes-per-token", min=0, help="Bytes of KV per token: adds bytes to tokens.")
+        float | None,
+        typer.Option("--kv-bytes-per-token", min=0, help="Bytes of KV per token: adds bytes to tokens."),
     ] = None,
     break_even_hits: Annotated[
         float | None,
-        typer.Option("--break-even-hits", min=0, help="Hits per block and hour that pay a block's rent: economic knee."),
+        typer.Option(
+            "--break-even-hits", min=0, help="Hits per block and hour that pay a block's rent: economic knee."
+        ),
     ] = None,
     sample: Annotated[
         float, typer.Option("--sample", help="Share of sessions to keep (0-1], for traces beyond memory.")
     ] = 1.0,
     session_interval: Annotated[
         float | None,
-        typer.Option("--session-interval", min=0, help="Session files: seconds from one session's start to the next."),
+        typer.Option(
+            "--session-interval", min=0, help="Session files: seconds from one session's start to the next."
+        ),
     ] = None,
     sort: Annotated[bool, typer.Option("--sort", help="Put requests in order of time first.")] = False,
     skip_bad_lines: Annotated[
-        bool, typer.Option("--skip-bad-lines", help="Count lines that break their format instead of stopping.")
+        bool,
+        typer.Option("--skip-bad-lines", help="Count lines that break their format instead of stopping."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document (a list for several files).")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document (a list for several files).")
+    ] = False,
     output: Annotated[str, typer.Option("-o", "--output", help="File for the result; - for stdout.")] = "-",
     curve: Annotated[
         str | None, typer.Option("--curve", help="CSV file for every step of the exact LRU curve.")
@@ -127,7 +141,9 @@ def trace_command(
     if show is not None:
         sys.stderr.write("\r\033[K")
     if as_json:
-        text = json.dumps(documents[0] if len(documents) == 1 else documents, indent=2, allow_nan=False) + "\n"
+        text = (
+            json.dumps(documents[0] if len(documents) == 1 else documents, indent=2, allow_nan=False) + "\n"
+        )
     else:
         text = "\n".join(report(document) for document in documents)
     with _output(output) as stream:
@@ -142,43 +158,68 @@ def report(document: dict[str, Any]) -> str:
         + (f", {document['skipped_lines']:,} lines skipped" if document["skipped_lines"] else "")
         + (f", {document['duration_s']:,.0f} s" if document["duration_s"] else ""),
     ]
+    if document["request_rate_per_s"]:
+        lines.append(
+            f"  {document['request_rate_per_s']:,.3f} requests a second, coefficient of variation of gaps "
+            f"{document['interarrival_cv'] or 0:.2f}"
+        )
+    for key, name in (("input_length", "input"), ("output_length", "output")):
+        if document[key]:
+            spread = document[key]
+            lines.append(
+                f"  {name} tokens: mean {spread['mean']:,.0f}, median {spread['p50']:,.0f}, "
+                f"p99 {spread['p99']:,.0f}"
+            )
     if document["infinite_cache"]:
-        lines += _infinite_lines(document) + _curve_lines(document) + _time_lines(document) + _knee_lines(document)
+        lines += (
+            _infinite_lines(document) + _curve_lines(document) + _time_lines(document) + _knee_lines(document)
+        )
     return "\n".join([*lines, *(f"  note: {note}" for note in document["notes"])]) + "\n"
 
 
 def _infinite_lines(document: dict[str, Any]) -> list[str]:
     infinite = document["infinite_cache"]
+    once = _percent(document["fraction_blocks_never_reused"])
+    shares = {
+        "block_hit_ratio": "of block accesses were seen before",
+        "prefix_block_hit_ratio": "of block accesses are in a prefix seen in earlier requests",
+        "prefix_token_hit_ratio": "of input tokens are in such a prefix",
+        "prefix_token_hit_ratio_full_blocks": "of input tokens, full blocks only",
+        "mean_per_request_prefix_token_ratio": "of the input tokens of a request, mean over requests",
+    }
     return [
         f"  {document['block_accesses']:,} block accesses, {document['unique_blocks']:,} unique blocks of "
-        f"{document['block_tokens']} tokens, {_percent(document['fraction_blocks_never_reused'])} of them used once",
+        f"{document['block_tokens']} tokens, {once} of them used once",
         "",
         "Ceiling (infinite cache)",
-        f"  {_percent(infinite['block_hit_ratio'])}  of block accesses were seen before",
-        f"  {_percent(infinite['prefix_block_hit_ratio'])}  of block accesses are in a prefix seen in earlier requests",
-        f"  {_percent(infinite['prefix_token_hit_ratio'])}  of input tokens are in such a prefix",
-        f"  {_percent(infinite['prefix_token_hit_ratio_full_blocks'])}  of input tokens, full blocks only",
-        f"  {_percent(infinite['mean_per_request_prefix_token_ratio'])}  mean over requests of that share",
+        *(f"  {_percent(infinite[key]):>9} {meaning}" for key, meaning in shares.items()),
     ]
 
 
 def _curve_lines(document: dict[str, Any]) -> list[str]:
     if not document["lru"]:
         return []
-    lines = ["", "Hit ratio by capacity (block: of block accesses; token: of input tokens)"]
-    lines += [f"  {'blocks':>12} {'tokens':>16} {'LRU':>8} {'best':>8} {'prefix, tail':>14} {'misses':>12}"]
-    lines += [f"  {'':>12} {'':>16} {'block':>8} {'block':>8} {'evicted first':>14} {'per s':>12}"]
-    best_ratio = {row["capacity_blocks"]: row["block_hit_ratio"] for row in document["belady"]}
+    row = "  {:>12} {:>16} {:>10} {:>10} {:>14} {:>12}"
+    lines = ["", "Hit ratio by capacity: LRU and best possible of block accesses, prefix of input tokens"]
+    lines.append(row.format("blocks", "tokens", "LRU", "best", "prefix (LRU)", "misses/s"))
+    best = {found["capacity_blocks"]: found["block_hit_ratio"] for found in document["belady"]}
     for lru, prefix in zip(document["lru"], document["prefix_lru_reverse_touch"], strict=True):
-        misses = "-" if lru["misses_per_s"] is None else f"{lru['misses_per_s']:,.2f}"
+        capacity, misses = lru["capacity_blocks"], lru["misses_per_s"]
+        cells = (lru["block_hit_ratio"], best.get(capacity), prefix["prefix_token_hit_ratio"])
         lines.append(
-            f"  {lru['capacity_blocks']:>12,} {lru['capacity_tokens']:>16,} {_percent(lru['block_hit_ratio']):>8} "
-            f"{_percent(best_ratio.get(lru['capacity_blocks'])):>8} {_percent(prefix['prefix_token_hit_ratio']) + ' token':>14} {misses:>12}"
+            row.format(
+                f"{capacity:,}",
+                f"{lru['capacity_tokens']:,}",
+                *map(_percent, cells),
+                "-" if misses is None else f"{misses:,.2f}",
+            )
         )
+    lines.append("  (prefix: leading blocks resident when the request arrives, tails evicted before heads)")
     for tier in document["tiers"]:
+        share, reached = tier["block_hit_ratio"], tier["block_hit_ratio_of_what_reached_it"]
         lines.append(
-            f"  tier {tier['tier']}: {tier['capacity_blocks']:,} blocks hold {_percent(tier['block_hit_ratio'])} of block "
-            f"accesses, {_percent(tier['block_hit_ratio_of_what_reached_it'])} of those that reached it"
+            f"  tier {tier['tier']}, {tier['capacity_blocks']:,} blocks: hits {_percent(share)} of "
+            f"block accesses, {_percent(reached)} of those that reached it"
         )
     return lines
 
@@ -209,8 +250,8 @@ def _knee_lines(document: dict[str, Any]) -> list[str]:
     ]
     for cliff in knee["cliffs"]:
         lines.append(
-            f"  cliff: {_percent(cliff['gained_share'])} of all possible hits between {cliff['below_blocks']:,} and "
-            f"{cliff['fits_blocks']:,} blocks"
+            f"  cliff: {_percent(cliff['gained_share'])} of all possible hits between "
+            f"{cliff['below_blocks']:,} and {cliff['fits_blocks']:,} blocks"
         )
     if knee["economic"]:
         economic = knee["economic"]

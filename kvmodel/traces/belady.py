@@ -1,8 +1,9 @@
 """The best any replacement rule can do: Belady's MIN over the access stream, in runs.
 
-Always admit; evict the block used farthest in the future (L. A. Belady, IBM Systems Journal 5, 1966; optimal by Mattson
-et al. 1970). All blocks of a run have their next use together and in order, so the victim is always the last held block
-of the run that is used farthest away, and whole stretches are evicted at once.
+Always admit; evict the block used farthest in the future (L. A. Belady, IBM Systems Journal 5, 1966;
+optimal by Mattson et al. 1970). All blocks of a run have their next use together and in order, so the
+victim is always the last held block of the run that is used farthest away, and whole stretches are evicted
+at once.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def belady_hits(stream: RunStream, previous: np.ndarray, capacity_blocks: int) -
     rows = len(stream.run)
     following = next_rows(previous)
     cache = _BeladyCache(capacity_blocks, never=rows)
-    uses = zip(stream.run.tolist(), stream.blocks.tolist(), np.where(following >= 0, following, rows).tolist())
-    return sum(cache.touch(run, blocks, next_use) for run, blocks, next_use in uses)
+    next_use = np.where(following >= 0, following, rows)
+    return sum(map(cache.touch, stream.run.tolist(), stream.blocks.tolist(), next_use.tolist()))
 
 
 class _BeladyCache:
@@ -90,7 +91,7 @@ class _BeladyCache:
             return until
         start += fitting
         if start == 0 and not done:
-            # Nothing of this run was touched yet, so the farthest of what is left makes room for its first block.
+            # Nothing of this run was touched yet: the farthest of the others makes room for its first block.
             self._evict_one(coming)
             done.append((0, 1))
             return 1
@@ -111,7 +112,9 @@ class _BeladyCache:
         _drop_last(coming)
 
     def _evict_from_top(self, wanted: int) -> int:
-        """Evict up to `wanted` blocks of the run on top of the heap, its last ones first; 0 if it holds none."""
+        """Evict up to `wanted` blocks of the run on top of the heap, its last ones first; 0 if it holds
+        none.
+        """
         negative_use, run = self.heap[0]
         stretches = self.held.get(run)
         if not stretches or self.next_use[run] != -negative_use:

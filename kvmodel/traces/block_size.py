@@ -8,10 +8,12 @@ from kvmodel.traces.columns import Trace
 
 
 def block_token_bounds(trace: Trace) -> list[tuple[int, int]]:
-    """Block sizes [tokens] (lowest, highest) under which every request has as many blocks as its length asks for,
-    once if a partial last block is listed (ceil) and once if only full blocks are (floor); empty ones are left out.
+    """Block sizes [tokens] (lowest, highest) under which every request has as many blocks as its length asks
+    for, once if a partial last block is listed (ceil) and once if only full blocks are (floor); empty ones
+    are left out.
 
-    From ceil(L/B) = n follows L/n <= B < L/(n-1); from floor(L/B) = n follows L/(n+1) < B <= L/n. Derived here.
+    From ceil(L/B) = n follows L/n <= B < L/(n-1); from floor(L/B) = n follows L/(n+1) < B <= L/n. Derived
+    here.
     """
     n, tokens = _filled(trace)
     if len(n) == 0:
@@ -24,7 +26,9 @@ def block_token_bounds(trace: Trace) -> list[tuple[int, int]]:
 
 
 def inferred_block_tokens(trace: Trace) -> int | None:
-    """The block size the lengths leave no choice about: the only whole number, or the only power of two; else None."""
+    """The block size the lengths leave no choice about: the only whole number, or the only power of two;
+    else None.
+    """
     found = set()
     for low, high in block_token_bounds(trace):
         powers = [2**k for k in range(40) if low <= 2**k <= high]
@@ -38,7 +42,9 @@ def inferred_block_tokens(trace: Trace) -> int | None:
 
 
 def consistent_block_tokens(trace: Trace, block_tokens: int) -> bool:
-    """Whether every request lists as many blocks as its length asks for, either way of counting the last one."""
+    """Whether every request lists as many blocks as its length asks for, either way of counting the last
+    one.
+    """
     return len(_filled(trace)[0]) == 0 or any(
         low <= block_tokens <= high for low, high in block_token_bounds(trace)
     )

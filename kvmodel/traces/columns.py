@@ -102,7 +102,9 @@ class Request:
 
 
 class TraceBuilder:
-    """Collects requests into flat arrays; what is pending as plain ids is packed into ranges every million."""
+    """Collects requests into flat arrays; what is pending as plain ids is packed into ranges every
+    million.
+    """
 
     def __init__(self, *, in_order: bool = True):
         self.in_order = in_order
@@ -204,7 +206,9 @@ class TraceBuilder:
         return array("q", [self._named(value) for value in ids])
 
     def _named(self, value: object) -> int:
-        """A number for an id that is a text or needs more than 62 bits, from a space no plain id can be in."""
+        """A number for an id that is a text or needs more than 62 bits, from a space no plain id can be
+        in.
+        """
         if isinstance(value, int) and abs(value) < _LARGEST_ID:
             return value
         if isinstance(value, int | str):

@@ -10,4 +10,6 @@ class TraceError(KvmodelError):
 
 
 class BadRecord(ValueError):
-    """One record that is not what its format promises; the reader adds file and line, or skips and counts it."""
+    """One record that is not what its format promises; the reader adds file and line, or skips and counts
+    it.
+    """

@@ -13,7 +13,9 @@ from kvmodel.traces.stack_distance import UNSEEN, StackDistances
 
 @dataclass(frozen=True)
 class HitCurve:
-    """A step function of capacity: `hits[k]` from capacity `capacity_blocks[k]` on, 0 below the first; `total` accesses."""
+    """A step function of capacity: `hits[k]` from capacity `capacity_blocks[k]` on, 0 below the first;
+    `total` accesses.
+    """
 
     capacity_blocks: np.ndarray
     hits: np.ndarray
@@ -35,7 +37,9 @@ class HitCurve:
 
 
 def hit_curve(needed_blocks: np.ndarray, weight: np.ndarray, total: int) -> HitCurve:
-    """The curve of accesses that hit from capacity `needed_blocks` on (UNSEEN: never) and count `weight` each."""
+    """The curve of accesses that hit from capacity `needed_blocks` on (UNSEEN: never) and count `weight`
+    each.
+    """
     reached = needed_blocks < UNSEEN
     capacity, step = np.unique(needed_blocks[reached], return_inverse=True)
     gained = np.zeros(len(capacity), dtype=np.int64)
@@ -49,7 +53,8 @@ def lru_curve(stream: RunStream, distances: StackDistances) -> HitCurve:
 
 
 def input_tokens_of_rows(stream: RunStream, trace: Trace, *, full_blocks: bool = False) -> np.ndarray:
-    """Input tokens in each row's blocks: all of a block but, in the last one, only what the request's length leaves.
+    """Input tokens in each row's blocks: all of a block but, in the last one, only what the request's length
+    leaves.
 
     With `full_blocks` a partial last block counts nothing.
     """
@@ -63,7 +68,9 @@ def input_tokens_of_rows(stream: RunStream, trace: Trace, *, full_blocks: bool =
 
 
 def prefix_needed_blocks(stream: RunStream, depth: np.ndarray) -> np.ndarray:
-    """Capacity from which on a row and all rows of its request before it are resident (first-to-last touch)."""
+    """Capacity from which on a row and all rows of its request before it are resident (first-to-last
+    touch).
+    """
     return _running_maximum(np.where(depth < UNSEEN, depth + stream.blocks, UNSEEN), stream)
 
 

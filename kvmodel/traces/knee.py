@@ -1,8 +1,9 @@
 """Where a hit curve bends, in three senses that must not be mixed up.
 
-Economic knee: the capacity beyond which one more block earns fewer hits than its rent is worth, read off the concave
-hull of the curve. Cliff: a capacity just below which a working set does not fit and just above which it does.
-Geometric knee: the point farthest above the chord of the normalised curve; only a label, and it moves with the axis.
+Economic knee: the capacity beyond which one more block earns fewer hits than its rent is worth, read off
+the concave hull of the curve. Cliff: a capacity just below which a working set does not fit and just above
+which it does. Geometric knee: the point farthest above the chord of the normalised curve; only a label,
+and it moves with the axis.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ CLIFF_SHARE = 0.25
 class Hull:
     """Corners of the smallest concave curve above a hit curve, from capacity 0 [blocks] and 0 hits.
 
-    `slope[k]` is the gain in hits per block on the way to corner k (infinite for corner 0): a mix of two sizes, by time
-    or by partition, reaches every point of the hull.
+    `slope[k]` is the gain in hits per block on the way to corner k (infinite for corner 0): a mix of two
+    sizes, by time or by partition, reaches every point of the hull.
     """
 
     capacity_blocks: np.ndarray
@@ -50,7 +51,9 @@ def _bends_up(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, 
 
 @dataclass(frozen=True)
 class EconomicKnee:
-    """`capacity_blocks` is worth its rent for any price between `lowest` and `highest` [hits per block, whole trace]."""
+    """`capacity_blocks` is worth its rent for any price between `lowest` and `highest` [hits per block,
+    whole trace].
+    """
 
     capacity_blocks: int
     lowest: float
@@ -58,8 +61,10 @@ class EconomicKnee:
 
 
 def economic_knee(hull: Hull, hits_per_block: float) -> EconomicKnee:
-    """Largest capacity whose last block still earns its rent, with the rent stated in hits a block must earn over the
-    trace: (rent of a block over the trace) / (value of one block hit). Zero rent: everything that ever hits."""
+    """Largest capacity whose last block still earns its rent, with the rent stated in hits a block must
+    earn over the trace: (rent of a block over the trace) / (value of one block hit). Zero rent: everything
+    that ever hits.
+    """
     kept = int(np.searchsorted(-hull.slope, -hits_per_block, side="right")) - 1
     beyond = hull.slope[kept + 1] if kept + 1 < len(hull.slope) else 0.0
     return EconomicKnee(int(hull.capacity_blocks[kept]), float(beyond), float(hull.slope[kept]))
@@ -74,7 +79,9 @@ def geometric_knee(curve: HitCurve) -> int | None:
 
 
 def capacity_for_share(curve: HitCurve, share: float) -> int | None:
-    """Smallest capacity [blocks] with this share of the hits of an infinite cache; None when there are no hits."""
+    """Smallest capacity [blocks] with this share of the hits of an infinite cache; None when there are no
+    hits.
+    """
     if len(curve.hits) == 0:
         return None
     return int(curve.capacity_blocks[np.searchsorted(curve.hits, share * curve.hits[-1])])

@@ -19,7 +19,9 @@ STANDARD_INPUT = "-"
 
 
 def lines(source: str | Path) -> Iterator[tuple[int, str]]:
-    """(line number from 1, text) of every line that is not blank. The packing is seen in the first bytes, not the name."""
+    """(line number from 1, text) of every line that is not blank. The packing is seen in the first bytes,
+    not the name.
+    """
     name = str(source)
     number = 0
     with ExitStack() as stack:

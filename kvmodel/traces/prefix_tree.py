@@ -1,10 +1,11 @@
 """Requests as paths of runs instead of blocks.
 
-A run is a stretch of blocks that every request touches as a whole and in the same order: a maximal unbranched piece of
-the prefix tree. It is found without looking at single blocks: cut the number line of block ids at both ends of every range
-any request lists; between two neighbouring cuts all blocks are touched together. Runs that only ever follow each other
-are then joined. Neither step needs the ids to form a tree: ids that do not simply give shorter runs, one block at
-worst. (Method: runs instead of blocks under stack distances, derived here.)
+A run is a stretch of blocks that every request touches as a whole and in the same order: a maximal
+unbranched piece of the prefix tree. It is found without looking at single blocks: cut the number line of
+block ids at both ends of every range any request lists; between two neighbouring cuts all blocks are
+touched together. Runs that only ever follow each other are then joined. Neither step needs the ids to form
+a tree: ids that do not simply give shorter runs, one block at worst. (Method: runs instead of blocks under
+stack distances, derived here.)
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ _LARGEST_SUM = 2.0**62
 class RunStream:
     """The access stream of a trace, one row per run touched.
 
-    `request`, `run`: which request touches which run; `blocks`: length of the run; `offset`: blocks of the request before
-    it; `request_start`: row of each request's first run (one more entry than requests); `run_blocks`: length of each run.
+    `request`, `run`: which request touches which run; `blocks`: length of the run; `offset`: blocks of the
+    request before it; `request_start`: row of each request's first run (one more entry than requests);
+    `run_blocks`: length of each run.
     """
 
     request: np.ndarray
@@ -101,7 +103,8 @@ def _only_value(key: np.ndarray, value: np.ndarray, keys: int) -> np.ndarray:
 
 
 def previous_rows(run: np.ndarray, request: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each row: the row that touched the same run before it, and the last one that did so in an earlier request.
+    """For each row: the row that touched the same run before it, and the last one that did so in an earlier
+    request.
 
     Rows are in the order of touching; NEVER where there is none.
     """

@@ -32,9 +32,9 @@ def read_trace(
 ) -> Trace:
     """The trace in `source` (a path, or '-' for standard input).
 
-    `progress` is called now and then with the number of requests read. With `skip_bad_lines` records that break their
-    format are counted in `Trace.skipped_lines` instead of stopping the reading. `sample` keeps that share of the
-    sessions, whole (see `sampling`). Raises TraceError with file and line.
+    `progress` is called now and then with the number of requests read. With `skip_bad_lines` records that
+    break their format are counted in `Trace.skipped_lines` instead of stopping the reading. `sample` keeps
+    that share of the sessions, whole (see `sampling`). Raises TraceError with file and line.
     """
     if not 0 < sample <= 1:
         raise TraceError(f"sample is {sample}; it is the share of sessions to keep, above 0 and at most 1")
@@ -100,7 +100,9 @@ def _read_records(
 
 
 def _with_block_tokens(trace: Trace, asked: int | None, usual: int | None) -> Trace:
-    """Block size: as asked, as the file states, as its format usually has if that fits, or as the lengths force."""
+    """Block size: as asked, as the file states, as its format usually has if that fits, or as the lengths
+    force.
+    """
     if not trace.has_blocks:
         return trace
     value = asked or trace.block_tokens
@@ -109,7 +111,7 @@ def _with_block_tokens(trace: Trace, asked: int | None, usual: int | None) -> Tr
     value = value or inferred_block_tokens(trace) or usual
     if value is None or value < 1:
         raise TraceError(
-            f"{trace.name}: tokens per block are neither stated nor certain from the lengths; give --block-tokens"
+            f"{trace.name}: tokens per block neither stated nor certain from the lengths; give --block-tokens"
         )
     if consistent_block_tokens(trace, value):
         return replace(trace, block_tokens=int(value))

@@ -13,7 +13,9 @@ from kvmodel.traces.prefix_tree import NEVER, RunStream
 
 @dataclass(frozen=True)
 class ReuseGaps:
-    """Times [microseconds] since the previous access, one per row that has one, and the blocks each stands for."""
+    """Times [microseconds] since the previous access, one per row that has one, and the blocks each stands
+    for.
+    """
 
     gap_us: np.ndarray
     blocks: np.ndarray
@@ -48,9 +50,9 @@ def next_rows(previous: np.ndarray) -> np.ndarray:
 class WorkingSet:
     """W(T): distinct blocks used in the last T seconds, seen in three ways [blocks].
 
-    `mean`: average over time, from T after the first request to the last request; None when the trace is not longer
-    than T. `largest`: largest value right after a request. `seen_by_accesses` (Palm): average over block accesses of W
-    just before their request arrives.
+    `mean`: average over time, from T after the first request to the last request; None when the trace is
+    not longer than T. `largest`: largest value right after a request. `seen_by_accesses` (Palm): average
+    over block accesses of W just before their request arrives.
     """
 
     window_s: float
@@ -60,7 +62,9 @@ class WorkingSet:
 
 
 def working_set(stream: RunStream, previous: np.ndarray, time_us: np.ndarray, window_s: float) -> WorkingSet:
-    """W(T) over a trace in order of time. Each access keeps its blocks in W until T later or until their next use."""
+    """W(T) over a trace in order of time. Each access keeps its blocks in W until T later or until their
+    next use.
+    """
     window = round(window_s * MICROSECONDS)
     clock = time_us - time_us[0]
     requests, end = len(clock), int(clock[-1])
@@ -92,22 +96,11 @@ def working_set(stream: RunStream, previous: np.ndarray, time_us: np.ndarray, wi
 def _held_at_requests(
     enters: np.ndarray, leaves: np.ndarray, blocks: np.ndarray, requests: int
 ) -> np.ndarray:
-    """Blocks held at each request, when every row's blocks are held from request `enters` until before `leaves`."""
+    """Blocks held at each request, when every row's blocks are held from request `enters` until before
+    `leaves`.
+    """
     change = np.zeros(requests + 1, dtype=np.int64)
     real = enters < leaves
     np.add.at(change, enters[real], blocks[real])
     np.add.at(change, leaves[real], -blocks[real])
     return np.cumsum(change)[:requests]
-
-
-def weighted_percentile(value: np.ndarray, weight: np.ndarray, percent: Sequence[float]) -> np.ndarray:
-    """Percentiles of the values, each repeated `weight` times, interpolated linearly as numpy does; NaN when empty."""
-    order = np.argsort(value, kind="stable")
-    until = np.cumsum(weight[order])
-    if len(until) == 0 or until[-1] == 0:
-        return np.full(len(percent), np.nan)
-    place = np.asarray(percent, dtype=float) / 100 * (until[-1] - 1)
-    low, high = np.floor(place), np.ceil(place)
-    at_low = value[order][np.searchsorted(until, low, side="right")]
-    at_high = value[order][np.searchsorted(until, high, side="right")]
-    return at_low + (place - low) * (at_high - at_low)

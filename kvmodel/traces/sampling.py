@@ -1,9 +1,10 @@
 """Keep a share of the sessions of a trace that does not fit in memory, and say how far off the answer is.
 
-Sessions are kept whole, by a hash of their name, so a request is kept when its predecessors are. Where sessions are not
-named, the branch of the prefix tree stands for the session: the first block that is not part of a head common to many
-requests. A cache of C blocks on the whole trace is then a cache of C times the share on the sample (the spatial sampling
-argument of SHARDS, Waldspurger et al., FAST 2015, section 3, with sessions in place of blocks).
+Sessions are kept whole, by a hash of their name, so a request is kept when its predecessors are. Where
+sessions are not named, the branch of the prefix tree stands for the session: the first block that is not
+part of a head common to many requests. A cache of C blocks on the whole trace is then a cache of C times
+the share on the sample (the spatial sampling argument of SHARDS, Waldspurger et al., FAST 2015, section 3,
+with sessions in place of blocks).
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from collections import Counter
 from collections.abc import Hashable
 from zlib import crc32
 
-import numpy as np
-
 from kvmodel.traces.columns import Request, Trace, TraceBuilder
 
 COMMON_HEAD_SHARE = 0.05
-"""A leading block in more than this share of the first requests belongs to a shared head, not to a session."""
+"""A leading block in more than this share of the first requests belongs to a shared head, not to a
+session.
+"""
 _FIRST_REQUESTS = 1000
 _HASH_SPACE = 2**32
 
@@ -69,31 +70,3 @@ def _leading_blocks(request: Request) -> list[Hashable]:
     if request.block_ids is not None:
         return list(request.block_ids[:64])
     return [start for start, _ in list(request.block_ranges or ())[:64]]
-
-
-def session_groups(trace: Trace, groups: int) -> list[np.ndarray]:
-    """Rows of each of `groups` disjoint parts of the trace, every session in one of them.
-
-    A session is named by the trace or else by its first blocks, as in sampling; the spread of a result over the parts
-    gives the standard error of the result on the whole sample.
-    """
-    key = np.where(trace.session >= 0, trace.session, _branch(trace))
-    part = (key.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(40)) % np.uint64(groups)
-    return [np.flatnonzero(part == number) for number in range(groups)]
-
-
-def _branch(trace: Trace) -> np.ndarray:
-    """The block after the most common first one, for requests that start with it; else the first block."""
-    has = np.diff(trace.range_offset) > 0
-    branch = np.arange(trace.requests)
-    at = trace.range_offset[:-1][has]
-    first = trace.range_start[at]
-    values, count = np.unique(first, return_counts=True)
-    common = values[count > COMMON_HEAD_SHARE * max(trace.requests, 1)]
-    second = np.where(
-        trace.range_count[at] > 1,
-        first + 1,
-        trace.range_start[np.minimum(at + 1, len(trace.range_start) - 1)],
-    )
-    branch[has] = np.where(np.isin(first, common), second, first)
-    return branch

@@ -1,10 +1,11 @@
 """LRU stack distances of runs: the capacity from which on each access hits, for every access at once.
 
-Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques for storage hierarchies" (1970): under LRU an access hits a
-cache of C blocks exactly when fewer than C distinct blocks came since its last access. With runs the blocks of one run
-share that number under first-to-last touch order: the others' blocks since then plus the whole run.
-The count of distinct blocks between two accesses is the sum, over the rows between, of runs that were not touched
-earlier in between; that is a dominance sum, and all of them are found together by one pass per bit of the row number.
+Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques for storage hierarchies" (1970): under LRU an
+access hits a cache of C blocks exactly when fewer than C distinct blocks came since its last access. With
+runs the blocks of one run share that number under first-to-last touch order: the others' blocks since then
+plus the whole run. The count of distinct blocks between two accesses is the sum, over the rows between, of
+runs that were not touched earlier in between; that is a dominance sum, and all of them are found together
+by one pass per bit of the row number.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ UNSEEN = np.iinfo(np.int64).max
 class StackDistances:
     """Per row of the stream, in the stream's row order.
 
-    `distance` [blocks]: the smallest capacity at which the access hits, when blocks are looked up one by one as they are
-    touched (equal for all blocks of the run under first-to-last touch).
-    `depth` [blocks]: distinct blocks of other runs used more recently than this run at the moment its request arrives.
+    `distance` [blocks]: the smallest capacity at which the access hits, when blocks are looked up one by
+    one as they are touched (equal for all blocks of the run under first-to-last touch). `depth` [blocks]:
+    distinct blocks of other runs used more recently than this run at the moment its request arrives.
     `previous`: row of the last access to the same run, NEVER if none.
     """
 
@@ -41,7 +42,7 @@ def stack_distances(stream: RunStream, *, last_to_first: bool = False) -> StackD
     run, request, blocks = stream.run[order], stream.request[order], stream.blocks[order]
     previous, previous_request = previous_rows(run, request)
 
-    # Every request first looks up all its runs (weight 0), then touches them, in one sequence of 2 x rows events.
+    # Every request first looks up all its runs (weight 0), then touches them: 2 x rows events in sequence.
     start, end = stream.request_start[request], stream.request_start[request + 1]
     lookup_at = start + np.arange(rows)
     touch_at = end + np.arange(rows)
@@ -60,10 +61,12 @@ def stack_distances(stream: RunStream, *, last_to_first: bool = False) -> StackD
 
 
 def earlier_sums(key: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """For each position i the sum of `weight[j]` over j < i with `key[j] <= key[i]`. O(n log n), no loop over positions.
+    """For each position i the sum of `weight[j]` over j < i with `key[j] <= key[i]`. O(n log n), no loop over
+    positions.
 
-    Positions are kept sorted by key inside groups of equal leading bits of the position; splitting every group by its next
-    bit adds, to each position of the upper half, what the lower half holds up to its key.
+    Positions are kept sorted by key inside groups of equal leading bits of the position; splitting every
+    group by its next bit adds, to each position of the upper half, what the lower half holds up to its
+    key.
     """
     size = len(key)
     total = np.zeros(size, dtype=np.int64)

@@ -13,6 +13,7 @@ import numpy as np
 
 from kvmodel.traces.belady import belady_hits
 from kvmodel.traces.columns import MICROSECONDS, Trace
+from kvmodel.traces.distribution import distribution
 from kvmodel.traces.hit_curve import (
     HitCurve,
     hit_curve,
@@ -24,13 +25,11 @@ from kvmodel.traces.hit_curve import (
 )
 from kvmodel.traces.knee import capacity_for_share, cliffs, concave_hull, economic_knee, geometric_knee
 from kvmodel.traces.prefix_tree import RunStream, run_stream
-from kvmodel.traces.reuse_time import reuse_gaps, ttl_hits, weighted_percentile, working_set
-from kvmodel.traces.sampling import session_groups
+from kvmodel.traces.reuse_time import reuse_gaps, ttl_hits, working_set
+from kvmodel.traces.sampling_error import sampling_error
 from kvmodel.traces.stack_distance import StackDistances, stack_distances
 
 WINDOWS_S = (1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 900.0, 1800.0, 3600.0)
-PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
-ERROR_GROUPS = 8
 SECONDS_PER_HOUR = 3600.0
 _CURVE_POINTS = 41
 BELADY_UNASKED_ROWS = 1_000_000
@@ -38,17 +37,17 @@ BELADY_UNASKED_ROWS = 1_000_000
 
 DEFINITIONS = {
     "infinite_cache.block_hit_ratio": "block accesses whose block was seen before / all block accesses",
-    "infinite_cache.prefix_block_hit_ratio": "leading blocks of each request all seen in earlier requests / all block accesses",
+    "infinite_cache.prefix_block_hit_ratio": "leading blocks all seen in earlier requests / block accesses",
     "infinite_cache.prefix_token_hit_ratio": "input tokens in those leading blocks / all input tokens",
     "infinite_cache.prefix_token_hit_ratio_full_blocks": "the same, a partial last block never counting",
-    "infinite_cache.mean_per_request_prefix_token_ratio": "mean over requests with input of hit tokens / input tokens",
-    "lru.block_hit_ratio": "LRU over the block access stream, every miss inserted: hits / block accesses",
+    "infinite_cache.mean_per_request_prefix_token_ratio": "mean of hit tokens / input tokens over requests",
+    "lru.block_hit_ratio": "LRU over the block accesses, every miss inserted: hits / block accesses",
     "prefix_lru_forward_touch": "a request looks up all its blocks, then touches them first to last",
-    "prefix_lru_reverse_touch": "the same, touching last to first, so that tails are evicted before heads (as engines do)",
+    "prefix_lru_reverse_touch": "the same, touching last to first: tails leave before heads, as in engines",
     "belady.block_hit_ratio": "clairvoyant replacement, always admitting: no rule can do better",
-    "working_set.mean_blocks": "blocks used in the last window, averaged over time from one window after the start",
+    "working_set.mean_blocks": "blocks used in the last window, time average from one window on",
     "working_set.max_blocks": "its largest value right after a request",
-    "working_set.seen_by_accesses_blocks": "its mean just before requests arrive, weighted by their blocks (Palm)",
+    "working_set.seen_by_accesses_blocks": "its mean just before requests, weighted by their blocks (Palm)",
     "ttl.block_hit_ratio": "hits of an unlimited cache that forgets a block this long after its last use",
     "misses_per_s": "blocks inserted per second of trace: the write demand",
 }
@@ -56,7 +55,9 @@ DEFINITIONS = {
 
 @dataclass(frozen=True)
 class SummaryOptions:
-    """What to answer besides the standing questions. Capacities are blocks of the whole trace, also when sampled."""
+    """What to answer besides the standing questions. Capacities are blocks of the whole trace, also when
+    sampled.
+    """
 
     capacities: Sequence[int] | None = None
     windows_s: Sequence[float] = WINDOWS_S
@@ -142,14 +143,14 @@ def _arrivals_and_lengths(trace: Trace) -> dict[str, Any]:
         "request_rate_per_s": round(trace.requests / seconds, 6) if seconds else None,
         "input_tokens": int(trace.input_tokens.sum()),
         "output_tokens": int(trace.output_tokens[trace.output_tokens >= 0].sum()) if has_output else None,
-        "input_length": _distribution(trace.input_tokens),
-        "output_length": _distribution(trace.output_tokens[trace.output_tokens >= 0]),
+        "input_length": distribution(trace.input_tokens),
+        "output_length": distribution(trace.output_tokens[trace.output_tokens >= 0]),
         "interarrival_s": None,
         "interarrival_cv": None,
     }
     if seconds and trace.time_us is not None and trace.requests > 1:
         gaps = np.diff(trace.time_us) / MICROSECONDS
-        document["interarrival_s"] = _distribution(gaps)
+        document["interarrival_s"] = distribution(gaps)
         document["interarrival_cv"] = round(float(gaps.std() / gaps.mean()), 6)
     document |= {"block_tokens": None, "block_accesses": None, "unique_blocks": None, "infinite_cache": None}
     return document | {"lru": [], "belady": [], "working_set": []}
@@ -190,9 +191,9 @@ def _block_statistics(a: _Analysed) -> dict[str, Any]:
     again = a.forward.previous >= 0
     return {
         "fraction_blocks_never_reused": _ratio(once, stream.unique_blocks),
-        "accesses_per_block": _distribution(uses, stream.run_blocks),
-        "blocks_per_request": _distribution(a.trace.blocks),
-        "stack_distance_blocks": _distribution(a.forward.distance[again], stream.blocks[again]),
+        "accesses_per_block": distribution(uses, stream.run_blocks),
+        "blocks_per_request": distribution(a.trace.blocks),
+        "stack_distance_blocks": distribution(a.forward.distance[again], stream.blocks[again]),
     }
 
 
@@ -220,7 +221,10 @@ def _belady(a: _Analysed, capacities: Sequence[int]) -> list[dict[str, Any]]:
     if a.options.capacities is None and len(a.stream.run) > BELADY_UNASKED_ROWS:
         return []
     hits = [belady_hits(a.stream, a.forward.previous, a.on_sample(c)) for c in capacities]
-    return [{"capacity_blocks": c} | _hits(h, a.stream.block_accesses) for c, h in zip(capacities, hits, strict=True)]
+    return [
+        {"capacity_blocks": c} | _hits(h, a.stream.block_accesses)
+        for c, h in zip(capacities, hits, strict=True)
+    ]
 
 
 def _prefix_forward(a: _Analysed, capacities: Sequence[int]) -> list[dict[str, Any]]:
@@ -295,7 +299,9 @@ def _knee(a: _Analysed) -> dict[str, Any]:
 
 
 def _tiers(a: _Analysed) -> list[dict[str, Any]]:
-    """An exclusive LRU chain: tiers are cuts of one stack, and their parts add up to the hit ratio of the whole."""
+    """An exclusive LRU chain: tiers are cuts of one stack, and their parts add up to the hit ratio of the
+    whole.
+    """
     accesses, length = a.stream.block_accesses, int(a.trace.input_tokens.sum())
     rows, until, hits_before, tokens_before = [], 0, 0, 0
     for name, own in a.options.tiers:
@@ -339,31 +345,25 @@ def _times(a: _Analysed) -> dict[str, Any]:
             {"ttl_s": ttl} | _hits(int(hit), a.stream.block_accesses)
             for ttl, hit in zip(a.options.windows_s, hits, strict=True)
         ],
-        "reuse_gap_s": _distribution(gaps.gap_us / MICROSECONDS, gaps.blocks),
-        "time_to_first_reuse_s": _distribution(gaps.gap_us[first] / MICROSECONDS, gaps.blocks[first]),
+        "reuse_gap_s": distribution(gaps.gap_us / MICROSECONDS, gaps.blocks),
+        "time_to_first_reuse_s": distribution(gaps.gap_us[first] / MICROSECONDS, gaps.blocks[first]),
     }
 
 
 def _sampling(a: _Analysed) -> dict[str, Any] | None:
-    """Standard errors of the sampled curve, from the spread over disjoint groups of sessions."""
     share = a.options.sample
     if share >= 1:
         return None
     capacities = list(a.options.capacities or default_capacities(a.curve, share))
-    sizes = np.array([int(c * share / ERROR_GROUPS) for c in capacities])
-    ratios = []
-    for rows in session_groups(a.trace, ERROR_GROUPS):
-        stream = run_stream(a.trace.take(rows))
-        ratios.append(lru_curve(stream, stack_distances(stream)).ratio_at(sizes))
-    error = np.std(ratios, axis=0, ddof=1) / np.sqrt(ERROR_GROUPS)
+    error = sampling_error(a.trace, share, np.array(capacities))
+    rows = zip(capacities, error.standard_error.tolist(), error.scaling_bias.tolist(), strict=True)
     return {
         "share_of_sessions": share,
-        "counts": "requests, accesses and unique blocks are those of the sample; capacities and working sets are "
+        "counts": "requests, accesses and unique blocks are the sample's; capacities and working sets are "
         "scaled to the whole trace",
-        "groups": ERROR_GROUPS,
-        "standard_error": [
-            {"capacity_blocks": c, "block_hit_ratio": _rounded(float(e))}
-            for c, e in zip(capacities, error, strict=True)
+        "error": [
+            {"capacity_blocks": c, "standard_error": _rounded(e), "scaling_bias": _rounded(bias)}
+            for c, e, bias in rows
         ],
     }
 
@@ -397,17 +397,3 @@ def _ratio(part: int, whole: int) -> float | None:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) else round(value, 6)
-
-
-def _distribution(value: np.ndarray, weight: np.ndarray | None = None) -> dict[str, Any] | None:
-    """Count, mean and percentiles; None when there is nothing."""
-    weight = np.ones(len(value), dtype=np.int64) if weight is None else weight
-    count = int(weight.sum())
-    if count == 0:
-        return None
-    points = weighted_percentile(value, weight, PERCENTS).tolist()
-    names = [f"p{percent}" if percent < 100 else "max" for percent in PERCENTS]
-    mean = float(np.sum(value.astype(float) * weight) / count)
-    return {"n": count, "mean": round(mean, 6)} | {
-        n: round(float(p), 6) for n, p in zip(names, points, strict=True)
-    }

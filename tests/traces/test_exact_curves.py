@@ -23,7 +23,10 @@ ANY_IDS = st.lists(st.lists(st.integers(0, 12), max_size=9), min_size=1, max_siz
 def as_tree(branches: list[list[int]]) -> list[list[int]]:
     """Block ids that name a block and all before it: equal branch prefixes get equal ids."""
     names: dict[tuple[int, ...], int] = {}
-    return [[names.setdefault(tuple(path[: k + 1]), 7 * len(names)) for k in range(len(path))] for path in branches]
+    return [
+        [names.setdefault(tuple(path[: k + 1]), 7 * len(names)) for k in range(len(path))]
+        for path in branches
+    ]
 
 
 def loops(length: int, times: int) -> list[list[int]]:
@@ -50,7 +53,16 @@ def test_every_curve_equals_block_by_block_simulation(tmp_path_factory, requests
         [[3, 2, 1], [1, 2, 3], [2, 3, 1], [3, 2, 1]],
         [list(range(10)), list(range(20, 26)), list(range(10)), list(range(20, 26)), [7], list(range(10))],
     ],
-    ids=["one block", "loop", "all unique", "repeats", "repeats of two", "empty requests", "no tree", "two loops"],
+    ids=[
+        "one block",
+        "loop",
+        "all unique",
+        "repeats",
+        "repeats of two",
+        "empty requests",
+        "no tree",
+        "two loops",
+    ],
 )
 def test_hard_streams(tmp_path, requests):
     lengths = [4 * len(ids) for ids in requests]
@@ -69,7 +81,9 @@ def check_all_capacities(path, requests, lengths):
         assert document["lru"][k]["hit_blocks"] == oracle.lru_hits(requests, capacity)
         assert document["belady"][k]["hit_blocks"] == oracle.belady_hits(requests, capacity)
         for key, backwards in (("prefix_lru_forward_touch", False), ("prefix_lru_reverse_touch", True)):
-            blocks, tokens, anywhere = oracle.prefix_lru(requests, capacity, lengths, 4, last_to_first=backwards)
+            blocks, tokens, anywhere = oracle.prefix_lru(
+                requests, capacity, lengths, 4, last_to_first=backwards
+            )
             got = document[key][k]
             assert got["prefix_block_hit_ratio"] == share(blocks, accesses)
             assert got["prefix_token_hit_ratio"] == share(tokens, sum(lengths))
@@ -103,7 +117,11 @@ def test_no_rule_beats_belady_and_more_cache_never_hurts(tmp_path_factory, reque
     distances = stack_distances(stream)
     curve = lru_curve(stream, distances)
     best = belady_hits(stream, distances.previous, capacity)
-    assert int(curve.hits_at(np.array(capacity))) <= best <= belady_hits(stream, distances.previous, capacity + 1)
+    assert (
+        int(curve.hits_at(np.array(capacity)))
+        <= best
+        <= belady_hits(stream, distances.previous, capacity + 1)
+    )
     assert np.all(np.diff(curve.hits) > 0)
 
 
@@ -112,7 +130,7 @@ def test_a_loop_just_above_capacity_never_hits_and_just_below_always(tmp_path):
     document = trace_summary(trace, SummaryOptions(capacities=[999, 1000]))
     assert [row["block_hit_ratio"] for row in document["lru"]] == [0.0, 0.95]
     assert document["knee"]["cliffs"] == [{"below_blocks": 800, "fits_blocks": 1000, "gained_share": 1.0}]
-    # 19 rounds of 999 accesses at which MIN with 999 blocks finds 998 of them (one slot holds the current block).
+    # One slot always holds the current block, so MIN does not reach 999 hits a round.
     assert document["belady"][0]["hit_blocks"] == oracle.belady_hits(loops(1000, 20), 999)
 
 
@@ -125,8 +143,20 @@ def test_runs_stay_few_and_do_not_depend_on_how_blocks_are_numbered(tmp_path):
 def test_ranges_and_ids_are_the_same_trace_and_ranges_are_not_expanded(tmp_path):
     ids = oracle.write_jsonl(tmp_path / "ids.jsonl", [list(range(50)), [*range(30), *range(90, 99)]])
     rows = [
-        {"timestamp": 0, "input_length": 200, "output_length": 1, "block_tokens": 4, "hash_ranges": [[0, 50]]},
-        {"timestamp": 1000, "input_length": 156, "output_length": 1, "block_tokens": 4, "hash_ranges": [[0, 30], [90, 9]]},
+        {
+            "timestamp": 0,
+            "input_length": 200,
+            "output_length": 1,
+            "block_tokens": 4,
+            "hash_ranges": [[0, 50]],
+        },
+        {
+            "timestamp": 1000,
+            "input_length": 156,
+            "output_length": 1,
+            "block_tokens": 4,
+            "hash_ranges": [[0, 30], [90, 9]],
+        },
     ]
     ranges = tmp_path / "ranges.jsonl"
     ranges.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -139,6 +169,8 @@ def test_ranges_and_ids_are_the_same_trace_and_ranges_are_not_expanded(tmp_path)
 
 @given(st.lists(st.tuples(st.integers(-1, 9), st.integers(0, 5)), max_size=40))
 def test_earlier_sums_equal_a_double_loop(pairs):
-    key, weight = (np.array(column, dtype=np.int64) for column in (zip(*pairs, strict=True) if pairs else ((), ())))
+    key, weight = (
+        np.array(column, dtype=np.int64) for column in (zip(*pairs, strict=True) if pairs else ((), ()))
+    )
     expected = [sum(weight[j] for j in range(i) if key[j] <= key[i]) for i in range(len(pairs))]
     assert earlier_sums(key, weight).tolist() == expected

@@ -1,4 +1,6 @@
-"""Every format is known by its first line and read to the same numbers; what is wrong is said with file and line."""
+"""Every format is known by its first line and read to the same numbers; what is wrong is said with file
+and line.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,35 @@ import trace_oracle as oracle
 
 from kvmodel.traces import FORMATS, SummaryOptions, TraceError, read_trace, trace_summary
 
-MOONCAKE = '{"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 2353, 2354]}\n'
+MOONCAKE = (
+    '{"timestamp": 27482, "input_length": 6955, "output_length": 52, '
+    '"hash_ids": [46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 2353, 2354]}\n'
+)
 BAILIAN = (
-    '{"chat_id": 159, "parent_chat_id": -1, "timestamp": 61.114, "input_length": 30, "output_length": 7, "type": "text", "turn": 1, "hash_ids": [1089, 1090]}\n'
-    '{"chat_id": 161, "parent_chat_id": 159, "timestamp": 62.5, "input_length": 40, "output_length": 8, "type": "text", "turn": 2, "hash_ids": [1089, 1090, 6326]}\n'
-    '{"chat_id": 170, "parent_chat_id": -1, "timestamp": 62.5, "input_length": 4, "output_length": 8, "type": "text", "turn": 1, "hash_ids": [7]}\n'
+    '{"chat_id": 159, "parent_chat_id": -1, "timestamp": 61.114, "input_length": 30, "output_length": 7, '
+    '"type": "text", "turn": 1, "hash_ids": [1089, 1090]}\n'
+    '{"chat_id": 161, "parent_chat_id": 159, "timestamp": 62.5, "input_length": 40, "output_length": 8, '
+    '"type": "text", "turn": 2, "hash_ids": [1089, 1090, 6326]}\n'
+    '{"chat_id": 170, "parent_chat_id": -1, "timestamp": 62.5, "input_length": 4, "output_length": 8, '
+    '"type": "text", "turn": 1, "hash_ids": [7]}\n'
 )
 SESSIONS = (
-    '{"session": 1, "block_tokens": 64, "requests": [{"t": 0.0, "a": 0, "in": 130, "out": 9, "stop": "tool_use", "think": 0.0, "hash_ranges": [[1, 2]]},'
-    ' {"t": 9.5, "a": 0, "in": 200, "out": 9, "stop": "end_turn", "think": 3.0, "hash_ranges": [[1, 3]]}]}\n'
-    '{"session": 2, "block_tokens": 64, "requests": [{"t": 0.0, "a": 0, "in": 64, "out": 9, "stop": "", "hash_ranges": [[1, 1]]}]}\n'
+    '{"session": 1, "block_tokens": 64, "requests": ['
+    '{"t": 0.0, "a": 0, "in": 130, "out": 9, "stop": "tool_use", "think": 0.0, "hash_ranges": [[1, 2]]}, '
+    '{"t": 9.5, "a": 0, "in": 200, "out": 9, "stop": "end_turn", "think": 3.0, "hash_ranges": [[1, 3]]}]}\n'
+    '{"session": 2, "block_tokens": 64, "requests": ['
+    '{"t": 0.0, "a": 0, "in": 64, "out": 9, "stop": "", "hash_ranges": [[1, 1]]}]}\n'
 )
-AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n2023-11-16 18:17:04.0319600,3180,8\n"
-BURSTGPT = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n45,GPT-4,1087,0,1087,API log\n"
+AZURE = (
+    "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+    "2023-11-16 18:17:03.9799600,4808,10\n"
+    "2023-11-16 18:17:04.0319600,3180,8\n"
+)
+BURSTGPT = (
+    "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    "5,ChatGPT,472,18,490,Conversation log\n"
+    "45,GPT-4,1087,0,1087,API log\n"
+)
 PLAIN = "time_s,session,input_tokens,output_tokens,hash_ids\n0.5,a,30,5,x1 x2\n1.25,a,40,5,x1 x2 x3\n"
 
 
@@ -54,7 +72,14 @@ def test_formats_are_recognised(tmp_path, name, text, requests, blocks):
 
 
 def test_every_format_has_a_sample_here():
-    assert {known.name for known in FORMATS} == {"mooncake", "bailian", "sessions", "azure", "burstgpt", "csv"}
+    assert {known.name for known in FORMATS} == {
+        "mooncake",
+        "bailian",
+        "sessions",
+        "azure",
+        "burstgpt",
+        "csv",
+    }
 
 
 def test_times_are_exact_microseconds(tmp_path):
@@ -64,9 +89,14 @@ def test_times_are_exact_microseconds(tmp_path):
 
 
 def test_dynamo_aliases_and_sessions(tmp_path):
-    text = '{"created_time": 5, "input_tokens": 600, "output_tokens": 3, "session_id": "s", "hash_ids": [1, 2]}\n'
+    row = {"created_time": 5, "input_tokens": 600, "output_tokens": 3, "session_id": "s", "hash_ids": [1, 2]}
+    text = json.dumps(row) + "\n"
     trace = read_trace(write(tmp_path / "t", text))
-    assert (trace.time_us.tolist(), trace.input_tokens.tolist(), trace.session.tolist()) == ([5000], [600], [0])
+    assert (trace.time_us.tolist(), trace.input_tokens.tolist(), trace.session.tolist()) == (
+        [5000],
+        [600],
+        [0],
+    )
 
 
 def test_chat_chains_are_sessions(tmp_path):
@@ -110,12 +140,18 @@ def test_zstandard_missing_says_what_to_install(tmp_path, monkeypatch):
     ("lengths", "block_tokens"),
     [
         ([7 * n - 1 for n in (3, 5, 8)] + [7 * n for n in (3, 5, 8)] + [7 * n - 6 for n in (3, 5, 8)], 7),
-        ([64 * n for n in (3, 5, 8)] + [64 * n + 63 for n in (3, 5, 8)] + [64 * n + 9 for n in (3, 5, 8)], 64),
+        (
+            [64 * n for n in (3, 5, 8)] + [64 * n + 63 for n in (3, 5, 8)] + [64 * n + 9 for n in (3, 5, 8)],
+            64,
+        ),
     ],
     ids=["partial last block", "full blocks"],
 )
 def test_block_size_follows_from_lengths(tmp_path, lengths, block_tokens):
-    rows = [{"timestamp": 0, "input_length": length, "hash_ids": list(range(n))} for length, n in zip(lengths, (3, 5, 8) * 3)]
+    rows = [
+        {"timestamp": 0, "input_length": length, "hash_ids": list(range(n))}
+        for length, n in zip(lengths, (3, 5, 8) * 3, strict=True)
+    ]
     path = write(tmp_path / "t", "".join(json.dumps(row) + "\n" for row in rows))
     assert read_trace(path).block_tokens == block_tokens
 

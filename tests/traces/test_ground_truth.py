@@ -1,11 +1,14 @@
-"""Every digit of the reference answers for three public block traces (data/traces/ground_truth.json, made by independent
-scripts: exact stack distances, an ordered-dict LRU, libcachesim 0.3.5)."""
+"""Every digit of the reference answers for three public block traces (data/traces/ground_truth.json, made
+by independent scripts: exact stack distances, an ordered-dict LRU, libcachesim 0.3.5).
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from functools import cache
+from itertools import islice
 
 import pytest
 
@@ -37,7 +40,14 @@ def _answers(path, capacities):
 
 def test_counts_and_ceilings(case):
     _, document, expected = case
-    for key in ("requests", "block_tokens", "block_accesses", "unique_blocks", "input_tokens", "output_tokens"):
+    for key in (
+        "requests",
+        "block_tokens",
+        "block_accesses",
+        "unique_blocks",
+        "input_tokens",
+        "output_tokens",
+    ):
         assert document[key] == expected[key]
     assert document["duration_s"] == expected["duration_s"]
     assert document["fraction_blocks_never_reused"] == expected["fraction_blocks_never_reused"]
@@ -106,13 +116,12 @@ def test_arrivals_and_lengths_only(reference_data, truth, name):
 
 
 def test_session_file_laid_out_again_gives_the_interleaved_trace(reference_data, truth, tmp_path):
-    """The interleaved trace is the first 120 sessions, one every 120 s, cut at 14,400 s (data/traces README)."""
-    import gzip
-    from itertools import islice
-
-    source = gzip.open(reference_data("traces/weka_cc_sessions.jsonl.gz"), "rt")
+    """The interleaved trace is the first 120 sessions, one every 120 s, cut at 14,400 s (data/traces
+    README).
+    """
     short = tmp_path / "sessions.jsonl"
-    with source, open(short, "w") as file:
+    path = reference_data("traces/weka_cc_sessions.jsonl.gz")
+    with gzip.open(path, "rt") as source, open(short, "w") as file:
         file.writelines(islice(source, 120))
     trace = read_trace(short, session_interval_s=120)
     trace = trace.take((trace.time_us < 14_400_000_000).nonzero()[0])
@@ -125,7 +134,9 @@ def test_session_file_laid_out_again_gives_the_interleaved_trace(reference_data,
 
 
 def test_full_curve_of_the_largest_trace_takes_two_seconds_of_cpu(reference_data):
-    """8.6 million block accesses. The bar is 2 s on a quiet machine; busy shared cores get twice that here."""
+    """8.6 million block accesses. The bar is 2 s on a quiet machine; busy shared cores get twice that
+    here.
+    """
     path = reference_data("traces/weka_cc_interleaved.jsonl.gz")
     start = time.process_time()
     stream = run_stream(read_trace(path))

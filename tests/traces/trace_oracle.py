@@ -35,7 +35,9 @@ def lru_hits(requests: Requests, capacity: int) -> int:
 
 
 def prefix_lru(requests: Requests, capacity: int, lengths, block_tokens: int, *, last_to_first: bool):
-    """(leading blocks, their tokens, resident blocks): whole request looked up, then touched in either order."""
+    """(leading blocks, their tokens, resident blocks): whole request looked up, then touched in either
+    order.
+    """
     cache: OrderedDict[int, None] = OrderedDict()
     blocks = tokens = anywhere = 0
     for ids, length in zip(requests, lengths, strict=True):
@@ -77,7 +79,9 @@ def ttl_hits(requests: Requests, times, ttl) -> int:
 
 
 def working_set(requests: Requests, times, window: int):
-    """(time mean from `window` to the end or None, largest right after a request), by stepping through whole times."""
+    """(time mean from `window` to the end or None, largest right after a request), by stepping through
+    whole times.
+    """
 
     def held(after: int, until: int) -> int:
         return len({b for ids, t in zip(requests, times, strict=True) if after < t <= until for b in ids})

@@ -1,4 +1,6 @@
-"""Trace formats. To add one: write its file, and put its FORMAT in this list. The first that recognises a file reads it."""
+"""Trace formats. To add one: write its file, and put its FORMAT in this list. The first that recognises a
+file reads it.
+"""
 
 from __future__ import annotations
 

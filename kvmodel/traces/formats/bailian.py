@@ -1,6 +1,8 @@
-"""Qwen-Bailian JSONL: `chat_id`, `parent_chat_id` (-1 at the root), `timestamp` [s], lengths, `hash_ids` of 16 tokens.
+"""Qwen-Bailian JSONL: `chat_id`, `parent_chat_id` (-1 at the root), `timestamp` [s], lengths, `hash_ids` of
+16 tokens.
 
-A session is a chain of chats; it is named by its root. Rules: github.com/alibaba-edu/qwen-bailian-usagetraces-anon.
+A session is a chain of chats; it is named by its root. Rules:
+github.com/alibaba-edu/qwen-bailian-usagetraces-anon.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Mooncake JSONL, the same rows as Dynamo writes them, and this project's own superset of both.
 
-One object a line: `timestamp` [ms], `input_length`, `output_length` [tokens], and the block list as `hash_ids` or, run
-encoded, as `hash_ranges` [[start, count], ...]. Optional: `session` (or `session_id`), `block_tokens`.
-Dynamo's aliases (`created_time`, `input_tokens`, `output_tokens`) are read too. A row that gives a `delay` instead of a
-timestamp depends on how fast some server answered, so it has no place in an access stream and is refused.
-Rules: github.com/kvcache-ai/Mooncake (FAST25-release), docs.rs/dynamo-data-gen (module mooncake).
+One object a line: `timestamp` [ms], `input_length`, `output_length` [tokens], and the block list as
+`hash_ids` or, run encoded, as `hash_ranges` [[start, count], ...]. Optional: `session` (or `session_id`),
+`block_tokens`. Dynamo's aliases (`created_time`, `input_tokens`, `output_tokens`) are read too. A row that
+gives a `delay` instead of a timestamp depends on how fast some server answered, so it has no place in an
+access stream and is refused. Rules: github.com/kvcache-ai/Mooncake (FAST25-release),
+docs.rs/dynamo-data-gen (module mooncake).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def read_record(line: str, builder: TraceBuilder) -> None:
 
 FORMAT = Format(
     name="mooncake",
-    description="Mooncake, Dynamo and own JSONL: one request a line, hash_ids or hash_ranges, timestamp in ms",
+    description="Mooncake, Dynamo, own JSONL: one request a line, hash_ids or hash_ranges, timestamp in ms",
     recognises=_recognises,
     reader=_reader,
     usual_block_tokens=512,

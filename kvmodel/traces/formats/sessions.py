@@ -1,9 +1,10 @@
 """Session files: one JSON object a line is a whole session with its `requests` in order of time.
 
-A request has `t` [s since the session began], `in`, `out` [tokens], `hash_ranges`, and may have `a` (agent), `stop` (why
-it ended: tool_use or end_turn), `think` [s the client waited before it]. Block numbers are local to the session; they
-are shifted here so that no two sessions share one. When sessions start is not recorded unless they carry `start` [s], so
-a curve over all sessions needs a choice: session k starts at k times the session interval. Rules: data/traces README.
+A request has `t` [s since the session began], `in`, `out` [tokens], `hash_ranges`, and may have `a`
+(agent), `stop` (why it ended: tool_use or end_turn), `think` [s the client waited before it]. Block
+numbers are local to the session; they are shifted here so that no two sessions share one. When sessions
+start is not recorded unless they carry `start` [s], so a curve over all sessions needs a choice: session k
+starts at k times the session interval. Rules: data/traces README.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """CSV traces: Azure and BurstGPT (arrivals and lengths only), and any plain CSV with a header.
 
-Plain CSV columns, by any of the names below: a time, input tokens, output tokens, a session, and `hash_ids`
-(numbers or texts separated by spaces) when blocks are known. A column `timestamp_ms` is in milliseconds; the others
-are seconds or a date and time.
+Plain CSV columns, by any of the names below: a time, input tokens, output tokens, a session, and
+`hash_ids` (numbers or texts separated by spaces) when blocks are known. A column `timestamp_ms` is in
+milliseconds; the others are seconds or a date and time.
 """
 
 from __future__ import annotations

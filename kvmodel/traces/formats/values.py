@@ -29,7 +29,9 @@ def json_object(line: str) -> dict[str, Any]:
 
 
 def tokens(row: Mapping[str, Any], *names: str, required: bool = True) -> int:
-    """A whole number >= 0 under the first of these names that is there; UNKNOWN when absent and not required."""
+    """A whole number >= 0 under the first of these names that is there; UNKNOWN when absent and not
+    required.
+    """
     name, value = _first(row, names)
     if value is None or value == "":
         if required:
@@ -55,7 +57,9 @@ def microseconds(row: Mapping[str, Any], *names: str, unit_us: int = MICROSECOND
 
 
 def clock_microseconds(text: str) -> int:
-    """An ISO date and time [microseconds since 1970, UTC when no zone is given]; more than 6 decimals are cut."""
+    """An ISO date and time [microseconds since 1970, UTC when no zone is given]; more than 6 decimals are
+    cut.
+    """
     head, dot, tail = text.strip().partition(".")
     digits = tail[: len(tail) - len(tail.lstrip("0123456789"))]
     try:
