@@ -19,7 +19,7 @@ class ChunkedLocal(HeadedLayers):
     """Tokens of a chunk."""
 
     def bounded_bytes(self, tokens: Any, precision: Precision, tp: Any = 1) -> Any:
-        return self.layers * bounded_tokens(tokens, self.chunk) * self.row_bytes(precision, tp)
+        return (self.layers * self.row_bytes(precision, tp)) * bounded_tokens(tokens, self.chunk)
 
     def storage(self, precision: Precision, tp: int = 1, draft_tokens: int = 0) -> tuple[Storage, ...]:
         return (Storage("chunk", self.layers, self.row_bytes(precision, tp), self.chunk, positions=self.positions),)

@@ -19,7 +19,7 @@ class SlidingWindow(HeadedLayers):
     """Tokens a layer looks back on, the current one included."""
 
     def bounded_bytes(self, tokens: Any, precision: Precision, tp: Any = 1) -> Any:
-        return self.layers * bounded_tokens(tokens, self.window) * self.row_bytes(precision, tp)
+        return (self.layers * self.row_bytes(precision, tp)) * bounded_tokens(tokens, self.window)
 
     def storage(self, precision: Precision, tp: int = 1, draft_tokens: int = 0) -> tuple[Storage, ...]:
         return (Storage("window", self.layers, self.row_bytes(precision, tp), self.window, positions=self.positions),)

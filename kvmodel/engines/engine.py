@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -123,6 +124,7 @@ def wasted(pool_bytes: float, sequences: float, sequence_bytes: float) -> float:
     return float(max(0.0, 1.0 - sequences * sequence_bytes / pool_bytes)) if pool_bytes else 0.0
 
 
+@lru_cache(maxsize=1024)
 def version_number(text: str, newest: tuple[int, int, int]) -> tuple[int, int, int]:
     """(major, minor, patch) found in a version text such as "0.10.2-0.11 (V1)"; the newest rules when there is none.
 

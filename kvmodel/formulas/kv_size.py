@@ -136,8 +136,7 @@ def sequence_bytes(tokens: Any, growing: Any, bounded: Any, constant: Any) -> An
     constant  bytes of recurrent states and encoder caches [B]
     An empty sequence takes nothing.
     """
-    tokens = np.asarray(tokens, dtype=float)
-    return growing * tokens + bounded + constant * (tokens > 0)
+    return growing * tokens + (bounded + constant * np.greater(tokens, 0))
 
 
 def padded_pages(amount: Any, page: Any) -> Any:
