@@ -110,18 +110,17 @@ def greedy_amplification(alpha: ArrayLike, pages_per_unit: ArrayLike) -> np.ndar
     `finite_unit_valid`. Source: form of Desnoyers (SYSTOR 2012); within 0.2 % of simulation at b = 64 and
     256, 0.5 % at 16.
     """
-    s = np.maximum(alpha, 1.0) * (1 + np.divide(0.5, pages_per_unit))
-    victim = fifo_victim_valid_share(s) * (1 + np.divide(0.5, pages_per_unit)) - np.divide(0.5,
-    pages_per_unit)
+    half_page = np.divide(0.5, pages_per_unit)
+    s = np.maximum(alpha, 1.0) * (1 + half_page)
+    victim = fifo_victim_valid_share(s) * (1 + half_page) - half_page
     return _amplification(np.where(np.greater(alpha, 1.0), np.maximum(victim, 0.0), 1.0))
 
 
 def finite_unit_valid(alpha: ArrayLike, pages_per_unit: ArrayLike) -> np.ndarray:
-    """True where `greedy_amplification` was found within 1 %: at least 16 pages and spare well above half a
-    page.
+    """True where `greedy_amplification` is within 1.2 %: at least 16 pages, and two of spare in each unit.
 
-    alpha [-], pages_per_unit [-]. Closer to alpha = 1 than a few pages per unit the form stays finite where
-    the truth diverges.
+    alpha [-], pages_per_unit [-]. Against the balance of whole pages, H_b - H_v = alpha (1 - v/b) with H linear
+    between the harmonic numbers. Closer to alpha = 1 the form stays finite where the truth diverges.
     """
     return np.greater_equal(pages_per_unit, 16) & (np.subtract(alpha, 1.0) * pages_per_unit >= 2.0)
 
