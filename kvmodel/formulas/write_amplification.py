@@ -119,8 +119,8 @@ def greedy_amplification(alpha: ArrayLike, pages_per_unit: ArrayLike) -> np.ndar
 def finite_unit_valid(alpha: ArrayLike, pages_per_unit: ArrayLike) -> np.ndarray:
     """True where `greedy_amplification` is within 1.2 %: at least 16 pages, and two of spare in each unit.
 
-    alpha [-], pages_per_unit [-]. Against the balance of whole pages, H_b - H_v = alpha (1 - v/b) with H linear
-    between the harmonic numbers. Closer to alpha = 1 the form stays finite where the truth diverges.
+    alpha [-], pages_per_unit [-]. Against the balance of whole pages, H_b - H_v = alpha (1 - v/b) with H
+    linear between the harmonic numbers. Closer to alpha = 1 the form stays finite where the truth diverges.
     """
     return np.greater_equal(pages_per_unit, 16) & (np.subtract(alpha, 1.0) * pages_per_unit >= 2.0)
 
