@@ -7,13 +7,14 @@ plus a page. Settings that a report gives only in prose (draft tokens, aligned s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from kvmodel.analyses.reported_case import Reported, UnknownCaseError, reported
-from kvmodel.engines import Parallel
+from kvmodel.analyses.size_cases import size_cases
 from kvmodel.engines.llamacpp import LlamaCpp
 from kvmodel.engines.sglang import Sglang
 from kvmodel.engines.vllm import Vllm
@@ -25,7 +26,8 @@ ABOUT = 0.02  # figures the source itself gives as "about"
 FULLEST_RANK = 0.02  # pools of other ranks seen above the one that decides
 USUAL_BATCHES = (2048, 4096, 8192, 16384, 32768)  # max_num_batched_tokens where a report leaves it out
 
-REPRODUCED, EXPLAINED, NOT_MODELLED, MISMATCH = "reproduced", "explained mismatch", "not modelled", "mismatch"
+VERDICTS = ("reproduced", "explained mismatch", "not modelled", "mismatch")
+REPRODUCED, EXPLAINED, NOT_MODELLED, MISMATCH = VERDICTS
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,24 @@ class CaseResult:
                 "verdict": self.verdict, "reason": self.reason}
 
 
-def evaluate_cases(document: Mapping[str, Any], configs: Path) -> list[CaseResult]:
+def evaluate_cases(document: Mapping[str, Any], configs: Path, source: str = "cases") -> list[CaseResult]:
     """Results of all cases of a file, in its order. `configs`: directory of the config.json files it names."""
-    cases = document.get("cases")
-    if not isinstance(cases, list) or not all(isinstance(case, Mapping) for case in cases):
-        raise KvmodelError("a file of KV-size cases has a list 'cases' of mappings")
-    return [evaluate_case(case, configs) for case in cases]
+    return [evaluate_case(case, configs) for case in size_cases(document, source)]
+
+
+def summary(results: Iterable[CaseResult]) -> list[dict[str, Any]]:
+    """Per kind: cases, how many of each verdict, median and largest error of those reproduced."""
+    kinds: dict[str, list[CaseResult]] = {}
+    for result in results:
+        kinds.setdefault(result.kind, []).append(result)
+    return [{"kind": kind, "cases": len(found),
+             **{verdict: sum(r.verdict == verdict for r in found) for verdict in VERDICTS},
+             **_errors([abs(r.error) for r in found if r.verdict == REPRODUCED and r.error is not None])}
+            for kind, found in kinds.items()]
+
+
+def _errors(errors: list[float]) -> dict[str, float | None]:
+    return {"median_error": median(errors) if errors else None, "largest_error": max(errors, default=None)}
 
 
 def evaluate_case(case: Mapping[str, Any], configs: Path) -> CaseResult:
@@ -313,5 +327,3 @@ def _own_length(llm: Llm) -> int:
 def _joined(*reasons: str) -> str:
     return "; ".join(reason for reason in reasons if reason)
 
-
-__all__ = ["CaseResult", "Parallel", "evaluate_case", "evaluate_cases"]
