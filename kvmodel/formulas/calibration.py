@@ -134,12 +134,17 @@ def _fit_once(
     """Alternate between the terms (robust, factors known) and the busy factors (terms known)."""
     levels, member = np.unique(group, return_inverse=True)
     busy = np.ones(len(levels))
-    for _ in range(30 if len(levels) > 1 else 1):
+    for _ in range(30 if len(levels) > 1 else 0):
         x, weights = _robust_terms(columns * busy[member] / measured)
         off = np.log(np.maximum(x @ columns / measured, 1e-300))
         total = np.bincount(member, weights=-weights * off, minlength=len(levels))
-        busy = np.exp(total / (np.bincount(member, weights=weights, minlength=len(levels)) + SHRINK))
+        before, busy = (
+            busy,
+            np.exp(total / (np.bincount(member, weights=weights, minlength=len(levels)) + SHRINK)),
+        )
         busy[0] = 1.0  # the lowest level defines the terms
+        if np.allclose(busy, before, rtol=1e-3):
+            break
     x, weights = _robust_terms(columns * busy[member] / measured)
     return x, levels, busy, weights
 

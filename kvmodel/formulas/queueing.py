@@ -20,6 +20,7 @@ __all__ = [
     "batch_mean_wait",
     "burst_mean_seconds",
     "burst_seconds",
+    "closed_mean_sojourn",
     "deterministic_max_utilisation",
     "deterministic_wait_exceedance",
     "deterministic_wait_quantile",
@@ -275,6 +276,26 @@ def burst_seconds(jobs: ArrayLike, service: ArrayLike) -> NDArray:
 def burst_mean_seconds(jobs: ArrayLike, service: ArrayLike) -> NDArray:
     """Mean finish of n equal simultaneous jobs served in turn: (n + 1)/2 S [s]; service S [s]."""
     return (np.asarray(jobs, float) + 1.0) / 2.0 * service
+
+
+def closed_mean_sojourn(customers: ArrayLike, service: ArrayLike, think: ArrayLike) -> NDArray:
+    """Mean time from request to end of service when a fixed number of customers take turns [s].
+
+        R_n = S (1 + Q_{n-1}),  Q_n = n R_n / (R_n + Z),  Q_0 = 0          (mean value analysis)
+
+    A benchmark at fixed concurrency is closed: each of its N customers prefills for S, then decodes for Z
+    before it asks again. customers N, whole [1]; service S [s]; think Z [s]. N = 1 gives S; Z = 0 gives N S;
+    Z = inf gives S. Exact for exponential service and any think time; constant service waits up to half as
+    long. Source: Reiser and Lavenberg, J. ACM 27 (1980) 313-322.
+    """
+    N, S, Z = np.broadcast_arrays(*(np.asarray(x, float) for x in (customers, service, think)))
+    queue, sojourn = np.zeros(N.shape), np.zeros(N.shape)
+    for n in range(1, int(np.max(N, initial=0)) + 1):
+        sojourn = np.where(n <= N, S * (1.0 + queue), sojourn)
+        with np.errstate(invalid="ignore"):
+            share = np.where(sojourn > 0, sojourn / (sojourn + Z), 0.0)
+        queue = np.where(n <= N, n * share, queue)
+    return sojourn
 
 
 def drain_seconds(services: ArrayLike, *, largest_share: ArrayLike = 1.0) -> NDArray:

@@ -305,6 +305,20 @@ def test_others_delay_against_a_simulated_extra_job():
     assert said == pytest.approx(summed.mean(), abs=4 * summed.std() / np.sqrt(runs))
 
 
+@given(n=st.integers(1, 40), s=SECONDS, z=st.floats(0, 1e3))
+def test_closed_queue_between_its_bounds(n, s, z):
+    """Asymptotic bounds of a closed network with one queue (Denning and Buzen 1978)."""
+    said = queueing.closed_mean_sojourn(n, s, z)
+    assert max(s, n * s - z) * (1 - 1e-9) <= said <= n * s * (1 + 1e-9)
+    assert queueing.closed_mean_sojourn(n, s, 0.0) == pytest.approx(n * s)
+    assert queueing.closed_mean_sojourn(n, s, np.inf) == pytest.approx(s)
+
+
+def test_closed_queue_of_two_by_hand():
+    """Two customers, S = Z = 1: R_1 = 1, Q_1 = 1/2, R_2 = 3/2; as an array beside one customer."""
+    assert queueing.closed_mean_sojourn(np.array([1, 2]), 1.0, 1.0).tolist() == [1.0, 1.5]
+
+
 def test_saturation_is_infinite_and_flagged():
     for rho in (1.0, 1.5):
         assert queueing.single_server_mean_wait(rho, 1.0, 0.0) == np.inf

@@ -1,0 +1,358 @@
+"""How far are the closed forms from published measurements, case by case?
+
+A case is what one published figure says: kind, source, model, GPU, parameters, measured numbers (the shape of
+`measurement` in the schemas). Cases of one series (same source, model, GPU, tensor parallelism and engine)
+calibrate each other: a case is predicted by a fit to the others and never sees itself. Where there are too
+few others the roofline predicts it cold, with an interval; where that cannot be done either the case is
+refused by reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kvmodel.errors import PresetError
+from kvmodel.formulas import breakeven, calibration, decode, prefill, queueing
+from kvmodel.formulas.kv_size import element_bytes
+from kvmodel.presets import catalogue
+from kvmodel.system.llm import Llm
+from kvmodel.units import parse
+
+Case = Mapping[str, Any]
+
+COLD_EFFICIENCY = 0.5  # share of peak in prefill, a prior (theory.md section 6: 0.5 to 0.6)
+COLD_BANDWIDTH = 0.8  # share of peak HBM bandwidth in decode, a prior (same place)
+COLD_CONSTANT = 0.02  # launch and scheduling of a prefill [s], assumed
+COLD_FACTOR = 2.0  # half width of the cold interval, as a factor either way, assumed
+STEP_TOKENS = 8192  # token budget of an engine step: the default of vLLM on large GPUs
+TTFT = ("ttft_s", "ttft_mean_s", "ttft_p50_s")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One measured number and what the model says of it."""
+
+    id: str
+    kind: str
+    quantity: str
+    measured: float
+    predicted: float | None
+    basis: str
+    """calibrated (by the rest of its series), cold (roofline), analytic (the case alone) or refused."""
+    reason: str = ""
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def error(self) -> float | None:
+        """predicted / measured - 1."""
+        return None if self.predicted is None else self.predicted / self.measured - 1.0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Absolute errors of one kind and basis."""
+
+    kind: str
+    basis: str
+    count: int
+    median: float
+    p90: float
+
+
+def evaluate(cases: Iterable[Case]) -> list[Outcome]:
+    """Every case with its prediction or the reason there is none, in the order given."""
+    cases = list(cases)
+    found: dict[str, Outcome] = {}
+    for kind, predict in KINDS.items():
+        for outcome in predict([case for case in cases if case["kind"] in (kind, *NEEDS.get(kind, ()))]):
+            found.setdefault(outcome.id, outcome)
+    return [found.get(case["id"]) or refused(case, "no closed form addresses this kind") for case in cases]
+
+
+def summaries(outcomes: Iterable[Outcome]) -> list[Summary]:
+    """Median, p90 and count of absolute errors by kind and basis; of refused cases only the count."""
+    groups: dict[tuple[str, str], list[float]] = {}
+    for o in outcomes:
+        groups.setdefault((o.kind, o.basis), []).append(np.nan if o.error is None else abs(o.error))
+    return [
+        Summary(kind, basis, len(e), float(np.median(e)), float(np.quantile(e, 0.9)))
+        for (kind, basis), e in sorted(groups.items())
+    ]
+
+
+def refused(case: Case, reason: str) -> Outcome:
+    """The case without a prediction; the first measured number stands for it."""
+    numbers = [(k, v) for k, v in case["measured"].items() if isinstance(v, int | float)]
+    quantity, value = numbers[0] if numbers else ("", np.nan)
+    return Outcome(case["id"], case["kind"], quantity, value, None, "refused", reason)
+
+
+def measured_ttft(case: Case) -> tuple[str, float] | None:
+    """Name and value of the time to first token, where the case has one."""
+    return next(((k, case["measured"][k]) for k in TTFT if case["measured"].get(k)), None)
+
+
+def series(cases: Iterable[Case], *more: str) -> list[list[Case]]:
+    """Cases grouped by source, model, GPU, tensor parallelism and engine, and by further parameters."""
+    groups: dict[tuple, list[Case]] = {}
+    for case in cases:
+        p = case["params"]
+        key = [case[name] for name in ("source", "model", "dtype", "gpu", "tp")]
+        key += [str(p.get(name)) for name in ("engine", "backend", *more)]
+        groups.setdefault(tuple(key), []).append(case)
+    return list(groups.values())
+
+
+def _ttft(cases: Sequence[Case]) -> Iterable[Outcome]:
+    """Prefill and fetch: prompts whose whole or part is computed, or fetched from one tier."""
+    for group in series(cases, "copy_method"):
+        known = [c for c in group if measured_ttft(c) and c["tokens_in"] and c["hit_fraction"] is not None]
+        computed = [c for c in known if c["kind"] == "prefill"]
+        yield from _fitted(computed, computed)
+        for tier in dict.fromkeys(c["tier"] for c in known if c["kind"] == "fetch"):
+            restored = [c for c in known if c["kind"] == "fetch" and c["tier"] == tier]
+            yield from _fitted([*computed, *restored], restored)
+        yield from (
+            refused(c, "no time to first token, length or hit ratio") for c in group if c not in known
+        )
+
+
+def _fitted(points: Sequence[Case], wanted: Sequence[Case]) -> Iterable[Outcome]:
+    """Wanted cases predicted by a fit to the other points, or cold, or refused."""
+    n, hit = (np.array([c[name] for c in points], float) for name in ("tokens_in", "hit_fraction"))
+    moved = hit * n * np.array([c["params"].get("kv_bytes_per_token") or np.nan for c in points], float)
+    loads = [c["params"].get("concurrency") or 1 for c in points]
+    fits = (
+        len(points) > 3
+        and all(isinstance(c, int | float) for c in loads)
+        and not np.isnan(moved[hit > 0]).any()
+    )
+    left = np.full(len(points), np.nan)
+    if fits:
+        times = [measured_ttft(c)[1] for c in points]
+        moved = np.where(hit > 0, moved, 0.0)
+        left = calibration.restore_fit(n, hit * n, moved, times, concurrency=loads).fit.left_out
+    for case, error in zip(points, left, strict=True):
+        if case not in wanted:
+            continue
+        quantity, value = measured_ttft(case)
+        if np.isfinite(error):
+            yield Outcome(case["id"], case["kind"], quantity, value, value * (1.0 + error), "calibrated")
+        elif case["kind"] == "prefill":
+            yield _cold(case)
+        else:
+            yield refused(case, "too few points of this series and tier to calibrate the path")
+
+
+def _cold(case: Case) -> Outcome:
+    """Roofline of a whole prefill, and of what runs beside it, from model and GPU presets."""
+    model, gpu, load = _model(case["model"]), _gpu(case["gpu"]), case["params"].get("concurrency")
+    rates = {} if gpu is None else gpu.fields["flops"]
+    number_format = re.split(r"[ (]", (case["dtype"] or "").lower())[0].replace("fp16", "bf16")
+    reasons = {
+        "model not in the presets": model is None or model.parameters is None,
+        "GPU or number format not in the presets": number_format not in rates,
+        "tensor parallelism not stated": not case["tp"],
+        "load not stated": not isinstance(load, int | float),
+        "marked doubtful by its collector": "UNCERTAIN" in (case.get("note") or ""),
+    }
+    reason = next((r for r, holds in reasons.items() if holds), None)
+    if reason:
+        return refused(case, f"{reason}, and too few points of this series to calibrate")
+    flops = parse(rates[number_format], "FLOP/s") * case["tp"]
+    n, quantity_value = case["tokens_in"], measured_ttft(case)
+    alone = prefill.prefill_seconds(n, 0.0, **_cold_terms(model, gpu, case["tp"], flops))
+    if case["tokens_out"] and case["tokens_out"] > 1:  # a closed loop: the others decode most of the time
+        step = _cold_step(model, gpu, case, flops, number_format, load)
+        busy = 1.5 * step if load > 1 else 0.0  # half of the step under way, and sharing the next
+        seconds = float(queueing.closed_mean_sojourn(load, alone + busy, case["tokens_out"] * step))
+    else:
+        seconds = float(alone * calibration.concurrency_factor(load, n, STEP_TOKENS))
+    bounds = {"low": seconds / COLD_FACTOR, "high": seconds * COLD_FACTOR}
+    return Outcome(case["id"], case["kind"], *quantity_value, seconds, "cold", **bounds)
+
+
+def _cold_terms(model: Llm, gpu: catalogue.Preset, ranks: int, flops: float) -> dict[str, Any]:
+    """Prefill terms: compute at the prior efficiency, and the all-reduces of tensor parallelism."""
+    reduce = 0.0
+    if ranks > 1 and gpu.fields.get("peer_link") and model.hidden_size:
+        reduce = prefill.all_reduce_seconds_per_token(
+            reductions=2 * sum(layers.layers for layers in model.attention),
+            hidden_size=model.hidden_size,
+            bytes_per_element=2,
+            tensor_parallel=ranks,
+            bandwidth=parse(gpu.fields["peer_link"], "B/s"),
+        )
+    linear = prefill.linear_seconds_per_token(model.flops_per_token / 2, flops, COLD_EFFICIENCY)
+    attention = prefill.attention_seconds_per_token_squared(
+        model.attention_flops_per_token_squared, flops, COLD_EFFICIENCY
+    )
+    return dict(constant=COLD_CONSTANT, linear=linear + reduce, attention=attention)
+
+
+def _cold_step(
+    model: Llm, gpu: catalogue.Preset, case: Case, flops: float, number_format: str, load: float
+) -> Any:
+    """Time per output token of the requests running beside, by the decode roofline."""
+    ranks = case["tp"]
+    return decode.step_seconds(
+        load,
+        case["tokens_in"] + case["tokens_out"] / 2,
+        weight_bytes=model.parameters * element_bytes(number_format),
+        kv_bytes_per_token=ranks * model.rank_growing_bytes_per_token(ranks),
+        bandwidth=parse(gpu.fields["memory_bandwidth"], "B/s") * ranks * COLD_BANDWIDTH,
+        active_parameters=model.flops_per_token / 2,
+        flops=flops * COLD_EFFICIENCY,
+    )
+
+
+def _model(name: str | None) -> Llm | None:
+    wanted = re.sub(r"-instruct.*|-hf$", "", (name or "").lower())
+    try:
+        return Llm.model_validate(dict(catalogue.load("llms", wanted).fields))
+    except PresetError:
+        return None
+
+
+def _gpu(name: str | None) -> catalogue.Preset | None:
+    """Preset whose name starts like the case's, its SXM part if it has several."""
+    wanted = re.split(r"[-_ ]", (name or "").lower())[0]
+    known = [n for n in catalogue.names("gpus") if wanted and n.split("-")[0] == wanted]
+    return catalogue.load("gpus", next((n for n in known if "sxm" in n), known[0])) if known else None
+
+
+def _bandwidth(cases: Sequence[Case]) -> Iterable[Outcome]:
+    """Throughput against copy size: the small-copy law fitted to the other sizes."""
+    for group in series(cases, "direction", "method"):
+        sized = [c for c in group if c["params"].get("block_bytes") and c["measured"].get("bandwidth_gbps")]
+        if len(sized) < 4:
+            yield from (
+                refused(c, "a single figure: nothing else of its path to predict it from") for c in group
+            )
+            continue
+        size = np.array([c["params"]["block_bytes"] for c in sized], float)
+        rate = np.array([c["measured"]["bandwidth_gbps"] for c in sized], float)
+        left = calibration.transfer_fit(size, size / rate).fit.left_out
+        for case, gbps, error in zip(sized, rate, left, strict=True):
+            yield Outcome(case["id"], "bandwidth", "bandwidth_gbps", gbps, gbps / (1.0 + error), "calibrated")
+
+
+def _handoff(cases: Sequence[Case]) -> Iterable[Outcome]:
+    """Transfer time of a request's KV between GPUs: latency and bandwidth from the other lengths."""
+    for group in series(cases):
+        timed = [
+            c for c in group if c["measured"].get("transfer_s") and c["params"].get("kv_bytes_per_token")
+        ]
+        if len(timed) < 4:
+            yield from (refused(c, "no series of transfer times over length") for c in group)
+            continue
+        p = [c["params"] for c in timed]
+        size = [
+            c["tokens_in"] * q["kv_bytes_per_token"] * q.get("kv_replication", 1)
+            for c, q in zip(timed, p, strict=True)
+        ]
+        times = [c["measured"]["transfer_s"] for c in timed]
+        left = calibration.transfer_fit(size, times).fit.left_out
+        for case, seconds, error in zip(timed, times, left, strict=True):
+            yield Outcome(case["id"], "handoff", "transfer_s", seconds, seconds * (1.0 + error), "calibrated")
+
+
+def _queueing(cases: Sequence[Case]) -> Iterable[Outcome]:
+    """Simultaneous whole restores over one path, shared: latency + c bytes / B, both from single restores."""
+    for group in series(cases):
+        for case in (c for c in group if c["kind"] == "queueing"):
+            alone = [
+                c for c in group if c["kind"] == "fetch" and c["tier"] == case["tier"] and measured_ttft(c)
+            ]
+            load, ttft = case["params"].get("concurrency"), measured_ttft(case)
+            if len(alone) < 2 or not isinstance(load, int | float) or not ttft or not case["tokens_in"]:
+                yield refused(case, "no single restores of this path, or an open-loop load of unstated mix")
+                continue
+            tokens = [c["tokens_in"] for c in alone]
+            path = calibration.transfer_fit(tokens, [measured_ttft(c)[1] for c in alone])
+            each = case["tokens_in"] / path.bandwidth
+            bounds = {"low": path.latency + (load + 1) / 2 * each, "high": path.latency + load * each}
+            yield Outcome(case["id"], "queueing", *ttft, bounds["high"], "calibrated", **bounds)
+
+
+def _overlap(cases: Sequence[Case]) -> Iterable[Outcome]:
+    """Layer-wise loads from whole ones of the same length; the share saved is that of the other lengths."""
+    for group in series(cases):
+        blocks = {c["tokens_in"]: c for c in group if str(c["params"].get("overlap", "")).startswith("none")}
+        layers = [c for c in group if c["params"].get("overlap") == "layerwise" and c["tokens_in"] in blocks]
+        ratio = np.array(
+            [c["measured"]["ttft_s"] / blocks[c["tokens_in"]]["measured"]["ttft_s"] for c in layers]
+        )
+        for i, case in enumerate(layers):
+            others = np.delete(ratio, i)
+            if others.size:
+                said = float(np.median(others)) * blocks[case["tokens_in"]]["measured"]["ttft_s"]
+                yield Outcome(case["id"], "overlap", "ttft_s", case["measured"]["ttft_s"], said, "calibrated")
+        yield from (refused(c, "no pair of overlapped and plain loads to compare") for c in group)
+
+
+def _throughput(cases: Sequence[Case]) -> Iterable[Outcome]:
+    """Saturated prefill against hit ratio: time per token is a mixture of computed and fetched tokens."""
+    for group in series(cases):
+        known = [
+            c for c in group if c["hit_fraction"] is not None and c["measured"].get("throughput_tokens_per_s")
+        ]
+        if len(known) < 4:
+            yield from (refused(c, "no series over the hit ratio") for c in group)
+            continue
+        hit = np.array([c["hit_fraction"] for c in known])
+        rate = np.array([c["measured"]["throughput_tokens_per_s"] for c in known], float)
+        left = calibration.relative_fit(np.stack([1.0 - hit, hit]), 1.0 / rate).left_out
+        for case, r, error in zip(known, rate, left, strict=True):
+            yield Outcome(
+                case["id"], "throughput", "throughput_tokens_per_s", r, r / (1.0 + error), "calibrated"
+            )
+
+
+def _breakeven(cases: Sequence[Case]) -> Iterable[Outcome]:
+    """Verdicts and thresholds that follow from the numbers of the case."""
+    for case in cases:
+        p, m = case["params"], case["measured"]
+        if {"peak_flops", "layers", "d", "gqa", "a", "b", "prefix_tokens"} <= set(p):
+            rate = p["peak_flops"] * p.get("mfu", 1.0)
+            saved = prefill.saved_seconds(
+                p["prefix_tokens"],
+                linear=p["b"] * p["d"] ** 2 * p["layers"] / rate,
+                attention=p["a"] * p["d"] * p["layers"] / rate,
+            )
+            nbytes = p["prefix_tokens"] * 2 * p["d"] / p["gqa"] * 2 * p["layers"]
+            least = float(breakeven.break_even_bandwidth(nbytes, saved=saved)) / 1e9
+            yield Outcome(
+                case["id"], "breakeven", "min_bandwidth_gbps", m["min_bandwidth_gbps"], least, "analytic"
+            )
+        elif {"kv_gib", "bandwidth_gibps", "overhead_s"} <= set(p):
+            said = p["overhead_s"] + p["kv_gib"] / p["bandwidth_gibps"]
+            yield Outcome(case["id"], "breakeven", "fetch_total_s", m["fetch_total_s"], said, "analytic")
+        elif p.get("kv_bytes") and {"ttft_recompute_s", "ttft_fetch_s"} <= set(m):
+            least = float(breakeven.break_even_bandwidth(p["kv_bytes"], saved=m["ttft_recompute_s"])) / 1e9
+            slower = p["kv_bytes"] / m["ttft_fetch_s"] / 1e9 < least
+            verdict = f"least that pays {least:.2g} GB/s: " + ("recompute" if slower else "fetch")
+            wins = bool(breakeven.fetch_wins(m["ttft_fetch_s"], m["ttft_recompute_s"]))
+            yield Outcome(
+                case["id"], "breakeven", "fetch_wins", 1.0 + wins, 1.0 + (not slower), "analytic", verdict
+            )
+        else:
+            yield refused(case, "bytes, bandwidth or recompute time not stated")
+
+
+KINDS: dict[str, Callable[[Sequence[Case]], Iterable[Outcome]]] = {
+    "prefill": _ttft,
+    "bandwidth": _bandwidth,
+    "handoff": _handoff,
+    "queueing": _queueing,
+    "overlap": _overlap,
+    "throughput": _throughput,
+    "breakeven": _breakeven,
+}
+NEEDS = {"prefill": ("fetch",), "queueing": ("fetch",)}
