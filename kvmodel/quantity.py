@@ -28,9 +28,8 @@ class Values:
     After the record that holds it has been validated, `numbers` has the values in the base unit of that place.
     """
 
-    def __init__(self, texts: Sequence[Any], shape: tuple[int, ...] = (-1,)):
+    def __init__(self, texts: Sequence[Any]):
         self.texts = texts
-        self.shape = shape
         self.numbers: np.ndarray | None = None
 
 
@@ -45,11 +44,15 @@ class Quantity:
     lt: float | None = None
 
     def __call__(self, value: Any) -> Any:
+        if isinstance(value, Values):
+            value.numbers = np.array([self(text) for text in value.texts], dtype=float)
+            return value.numbers
         if isinstance(value, str):
             value = units.parse(value, self.dimension)
         try:
             number = np.asarray(value, dtype=float)
             numeric = value is not None and np.asarray(value).dtype.kind in "iufO"  # True is not 1
+            numeric = numeric and not isinstance(value, list | tuple)  # an axis has a name: only the study makes them
         except (TypeError, ValueError, OverflowError):
             numeric = False
         if not numeric:

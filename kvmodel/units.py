@@ -206,13 +206,17 @@ def text(value: float, dimension: str, digits: int = 3) -> str:
     if value is None or math.isnan(value):
         return "n/a"
     if math.isinf(value):
-        return ("-" if value < 0 else "") + "∞"
+        return number(value, digits)
     factor, unit = scale(value, dimension)
-    number = value / factor
-    if number != 0 and not 1e-3 <= abs(number) < 1e6:
-        shown = f"{number:.{digits - 1}e}"
-    else:
-        places = max(0, digits - 1 - math.floor(math.log10(abs(number)))) if number else 0
-        shown = f"{number:,.{min(places, 6)}f}"
-        shown = shown.rstrip("0").rstrip(".") if "." in shown and places > 2 else shown
-    return f"{shown} {unit}".strip()
+    return f"{number(value / factor, digits)} {unit}".strip()
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Readable text of a plain number with about that many digits: 0.0123, 1.50, 12,345, 1.2e+07."""
+    if not math.isfinite(value):
+        return "n/a" if math.isnan(value) else ("-" if value < 0 else "") + "∞"
+    if value != 0 and not 1e-3 <= abs(value) < 1e6:
+        return f"{value:.{digits - 1}e}"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
+    shown = f"{value:,.{min(places, 6)}f}"
+    return shown.rstrip("0").rstrip(".") if "." in shown and places > 2 else shown

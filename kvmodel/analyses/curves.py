@@ -11,29 +11,33 @@ from typing import Any
 import numpy as np
 
 from kvmodel.analyses import capacity, cost, timing
+from kvmodel.analyses.answer import Answer, Curve
 from kvmodel.analyses.goodput import goodput_of
 from kvmodel.analyses.plan import tiers_of
 from kvmodel.analyses.serving import load_of
 from kvmodel.analyses.traffic import traffic_of
 from kvmodel.errors import MissingNumberError
 from kvmodel.formulas import knee
-from kvmodel.results.table import Axis, Row, Table
 from kvmodel.system.case import Case
+from kvmodel.units import text
 
 CAPACITIES = np.geomspace(1 / 64, 16, 31)  # times the study's own, which is one of them
 PREFIXES = np.geomspace(64, 1_048_576, 57)  # tokens
 
 
-def curves_of(case: Case, arm: str) -> dict[str, Table]:
-    """Curves of a case whose numbers are all single: one per storage tier, and one over prefix lengths."""
-    curves = {f"capacity:{tier}": capacity_curve(case, tier, arm)
+def curves_of(case: Case, arm: str, with_cost: bool = False) -> dict[str, Curve]:
+    """Curves of a case whose numbers are all single: one per storage tier, and one over prefix lengths.
+
+    with_cost: also the cost per qualified session over each capacity, which takes most of the time.
+    """
+    curves = {f"capacity:{tier}": capacity_curve(case, tier, arm, with_cost)
               for tier in tiers_of(case, arm) if tier in case.storage_tiers}
     if curves:
         curves["prefix"] = prefix_curve(case)
     return curves
 
 
-def capacity_curve(case: Case, tier: str, arm: str) -> Table:
+def capacity_curve(case: Case, tier: str, arm: str, with_cost: bool = False) -> Curve:
     """Reuse, cost and the economic knee over the capacity of one tier, all else as it is."""
     here = np.asarray(case.tiers[tier].capacity, float)
     widened = case.model_copy(update={"tiers": {
@@ -41,41 +45,50 @@ def capacity_curve(case: Case, tier: str, arm: str) -> Table:
     granularity = capacity.granularity(case)
     load = load_of(widened, tiers_of(case, arm), traffic_of(widened, granularity))
     total = capacity.tier_bytes(widened, tier)
-    rows = [Row(f"reuse.{step}", sum(found.values()).sum(axis=0) / load.prompt_rate, "",
+    rows = [Answer(f"reuse.{step}", sum(found.values()).sum(axis=0) / load.prompt_rate, "",
                 f"share of prompt tokens, {step}", arm=arm)
             for step, found in (("resident", load.resident), ("timely", load.timely))]
-    rows.append(Row("reuse.ceiling", sum(load.opportunity.values()) / load.prompt_rate, "",
+    rows.append(Answer("reuse.ceiling", sum(load.opportunity.values()) / load.prompt_rate, "",
                     "share of prompt tokens computed before", arm=arm))
-    if case.slo is not None:
+    if with_cost and case.slo is not None:
         best = goodput_of(widened, tiers_of(case, arm), granularity)
         with np.errstate(divide="ignore"):
             each = cost.cost_rate(widened, tiers_of(case, arm)) / best.qualified_rate
-        rows.append(Row("cost.per_qualified_session", each, "USD", "cost rate over qualified sessions per second", arm=arm))
+        rows.append(Answer("cost.per_qualified_session", each, "USD", "cost rate over qualified sessions per second", arm=arm))
     rows += _knee(widened, tier, load.saved_seconds.sum(axis=0), total)
-    rows.append(Row("capacity.here", float(capacity.tier_bytes(case, tier)), "B", "capacity in the study", tier=tier))
-    return Table(tuple(rows), (Axis("capacity", total, "B"),))
+    rows.append(Answer("capacity.here", float(capacity.tier_bytes(case, tier)), "B", "capacity in the study", tier=tier))
+    return Curve("capacity", total, "B", tuple(rows))
 
 
-def _knee(case: Case, tier: str, saved_seconds: Any, total: Any) -> list[Row]:
+def _knee(case: Case, tier: str, saved_seconds: Any, total: Any) -> list[Answer]:
     """The capacity where another byte saves GPU time worth its rent, and where with 20 % more or less rent."""
     try:
         second = cost.gpu_cost_rate(case) / case.deployment.instances  # one instance for one second
         rent = cost.tier_cost_rate(case, tier) / np.maximum(total, 1e-300)
     except MissingNumberError as error:
-        return [Row("knee.capacity", np.nan, "B", "economic knee", tier=tier, flags=(f"no knee: {error}",))]
-    found = knee.economic_knee(total, saved_seconds * second, rent[-1])
-    return [Row("knee.capacity", found.capacity, "B", "capacity beyond which a byte does not earn its rent", tier=tier),
-            Row("knee.low", found.low, "B", "the same with the rent 20 % higher", tier=tier),
-            Row("knee.high", found.high, "B", "the same with the rent 20 % lower", tier=tier)]
+        return [Answer("knee.capacity", np.nan, "B", "economic knee", tier=tier, flags=(f"no knee: {error}",))]
+    value = saved_seconds * second
+    found = knee.economic_knee(total, value, rent[-1])
+    flags = (f"below the smallest capacity looked at, {text(total[0], 'B')}: no byte of it earns its rent",) * bool(
+        found.at_lower_edge) + (f"above the largest capacity looked at, {text(total[-1], 'B')}",) * bool(found.at_upper_edge)
+    answers = [Answer("knee.capacity", found.capacity, "B", "capacity beyond which a byte does not earn its rent", tier=tier,
+                      flags=flags),
+               Answer("knee.low", found.low, "B", "the same with the rent 20 % higher", tier=tier),
+               Answer("knee.high", found.high, "B", "the same with the rent 20 % lower", tier=tier)]
+    step = knee.cliff(total, value)
+    if step.present:
+        answers.append(Answer("knee.cliff", step.end, "B", "capacity at which the working set starts to fit: below it more "
+                              "capacity pays little", tier=tier))
+    return answers
 
 
-def prefix_curve(case: Case) -> Table:
+def prefix_curve(case: Case) -> Curve:
     """Fetch from each storage tier and recompute, over prefix lengths, idle paths."""
     terms = timing.prefill_terms(case)
-    rows = [Row("time.recompute", terms.saved(PREFIXES), "s", "prefill time the prefix costs when it is not found")]
+    rows = [Answer("time.recompute", terms.saved(PREFIXES), "s", "prefill time the prefix costs when it is not found")]
     for tier in case.storage_tiers:
         path = timing.fetch_terms(case, tier)
-        rows.append(Row("time.fetch", path.seconds(PREFIXES), "s", "fetch on an idle path", tier=tier))
-        rows.append(Row("breakeven.tokens", timing.break_even_tokens(terms, path), "token",
+        rows.append(Answer("time.fetch", path.seconds(PREFIXES), "s", "fetch on an idle path", tier=tier))
+        rows.append(Answer("breakeven.tokens", timing.break_even_tokens(terms, path), "token",
                         "shortest prefix worth fetching, idle path", tier=tier))
-    return Table(tuple(rows), (Axis("prefix", PREFIXES, "token"),))
+    return Curve("prefix", PREFIXES, "token", tuple(rows))

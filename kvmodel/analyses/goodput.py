@@ -49,7 +49,7 @@ def goodput_of(case: Case, tiers: Sequence[str], granularity: Any) -> Goodput:
     """Walk the rate of sessions up to saturation and note where the limits end."""
     traffic = traffic_of(case, granularity)
     least = least_utilisation(case, traffic, prefill_terms(case), bool(tiers))
-    loads = LOADS.reshape((-1,) + (1,) * np.ndim(least))
+    loads = LOADS.reshape((-1,) + (1,) * case.axes)
     factor = loads / np.maximum(least, 1e-300)
     faster = scaled(case, factor)
     load = load_of(faster, tiers, traffic_of(faster, granularity))
@@ -63,7 +63,8 @@ def _best(case: Case, load: Load, rate: Any) -> Goodput:
     largest, binding = _crossing(excess, rate, within)
     qualified = np.where(within, np.broadcast_to(rate * load.qualified, rate.shape), 0.0)
     best = np.argmax(qualified, axis=0)[None]
-    return Goodput(largest, np.take_along_axis(qualified, best, 0)[0], np.take_along_axis(rate, best, 0)[0], binding)
+    most = np.take_along_axis(qualified, best, 0)[0]
+    return Goodput(largest, most, np.where(most > 0, np.take_along_axis(rate, best, 0)[0], 0.0), binding)
 
 
 def _excess(case: Case, load: Load) -> np.ndarray:

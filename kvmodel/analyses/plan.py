@@ -1,4 +1,4 @@
-"""The whole plan of one case: every question in order, as rows of one table.
+"""The whole plan of one case: every question in order.
 
     size -> capacity -> working sets -> reuse chain per arm -> break-even per tier -> endurance -> goodput -> cost
 """
@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from kvmodel.analyses import capacity, cost, endurance, goodput, timing
+from kvmodel.analyses.answer import Answer
 from kvmodel.analyses.serving import Load, load_of
 from kvmodel.analyses.traffic import traffic_of
 from kvmodel.formulas.breakeven import break_even_bandwidth
-from kvmodel.results.table import Row
 from kvmodel.system.case import Case
 from kvmodel.units import DAY
 
@@ -28,41 +29,35 @@ def tiers_of(case: Case, arm: str) -> tuple[str, ...]:
     return {"no_reuse": (), "local_reuse": names[:1], "all_tiers": names}[arm]
 
 
-def evaluate(case: Case, name: str = "base", arms: Sequence[str] = ARMS, target_lifetime: Any = None) -> list[Row]:
-    """All rows of a plan. A model that does not fit gives infeasible rows that say what would fit, and no others."""
-    rows = [*_size(case), *_capacity(case)]
-    if np.any(capacity.hbm_pool(case).fits):
-        granularity = capacity.granularity(case)
-        traffic = traffic_of(case, granularity)
-        loads = {arm: load_of(case, tiers_of(case, arm), traffic) for arm in arms}
-        rows += [row for arm in arms for row in _chain(case, arm, loads[arm])]
-        rows += [row for arm in arms for row in _service(case, arm, loads[arm])]
-        widest = loads[arms[-1]]
-        rows += [*_workload(case, widest), *_tiers(case, widest), *_endurance(case, widest, target_lifetime)]
-        if case.slo is not None:
-            best = {arm: goodput.goodput_of(case, tiers_of(case, arm), granularity) for arm in arms}
-            rows += [*_goodput(best), *_cost(case, best)]
+def evaluate(case: Case, arms: Sequence[str] = ARMS, target_lifetime: Any = None) -> list[Answer]:
+    """All answers of a plan. A model that does not fit gives an infeasible pool that says what would fit, and where
+    it fits at no point, nothing else."""
     fits = np.asarray(capacity.hbm_pool(case).fits)
-    return [_named(row, name, fits) for row in rows]
+    answers = [*_size(case), *_capacity(case)]
+    if not np.any(fits):
+        return answers
+    granularity = capacity.granularity(case)
+    traffic = traffic_of(case, granularity)
+    loads = {arm: load_of(case, tiers_of(case, arm), traffic) for arm in arms}
+    served = [answer for arm in arms for answer in (*_chain(arm, loads[arm]), *_service(case, arm, loads[arm]))]
+    widest = loads[arms[-1]]
+    served += [*_workload(case, widest), *_tiers(case, widest), *_endurance(case, widest, target_lifetime)]
+    if case.slo is not None:
+        best = {arm: goodput.goodput_of(case, tiers_of(case, arm), granularity) for arm in arms}
+        served += [*_goodput(best), *_cost(case, best)]
+    return answers + [replace(a, value=a.value if np.all(fits) else np.where(fits, a.value, np.nan)) for a in served]
 
 
-def _named(row: Row, case_name: str, fits: Any) -> Row:
-    """The row under its case, with nan where the model does not fit (its pool itself is still shown)."""
-    value = row.value if row.quantity.startswith(("size.", "capacity.")) or np.all(fits) \
-        else np.where(fits, row.value, np.nan)
-    return Row(row.quantity, value, row.unit, row.definition, case_name, row.arm, row.population, row.tier, row.flags)
-
-
-def _size(case: Case) -> Iterator[Row]:
+def _size(case: Case) -> Iterator[Answer]:
     model, tp = case.model, case.deployment.tensor_parallel
-    yield Row("size.growing_bytes_per_token", model.growing_bytes_per_token, "B/token",
+    yield Answer("size.growing_bytes_per_token", model.growing_bytes_per_token, "B/token",
               "KV each further token adds, one logical copy")
-    yield Row("size.fixed_bytes_per_sequence", model.fixed_bytes_per_sequence(), "B",
+    yield Answer("size.fixed_bytes_per_sequence", model.fixed_bytes_per_sequence(), "B",
               "full windows and recurrent state of one sequence, one logical copy")
-    yield Row("size.replication", model.replication(tp), "", "copies of the growing KV over the ranks of one instance")
+    yield Answer("size.replication", model.replication(tp), "", "copies of the growing KV over the ranks of one instance")
 
 
-def _capacity(case: Case) -> Iterator[Row]:
+def _capacity(case: Case) -> Iterator[Answer]:
     pool = capacity.hbm_pool(case)
     first = next(iter(case.tiers))
     flags: tuple[str, ...] = ()
@@ -71,19 +66,19 @@ def _capacity(case: Case) -> Iterator[Row]:
         flags = (f"infeasible: {case.model.name} leaves no room for KV at tensor_parallel "
                  f"{_numbers(case.deployment.tensor_parallel)}; "
                  + (f"tensor_parallel {fits} would fit" if fits else "no tensor_parallel up to 1024 fits"),)
-    yield Row("capacity.hbm_pool", pool.nbytes, "B",
+    yield Answer("capacity.hbm_pool", pool.nbytes, "B",
               "KV pool of one instance: tp (memory x fraction - reserve) - weights" if pool.derived
               else "KV pool of one instance, as stated", tier=first, flags=flags)
     per_token = capacity.stored_bytes_per_token(case, first)
     instances = case.deployment.instances
-    yield Row("capacity.bytes", np.maximum(pool.nbytes, 0.0) * instances, "B", "bytes for KV, all instances", tier=first)
-    yield Row("capacity.tokens", np.maximum(pool.nbytes, 0.0) * instances / per_token, "token",
+    yield Answer("capacity.bytes", np.maximum(pool.nbytes, 0.0) * instances, "B", "bytes for KV, all instances", tier=first)
+    yield Answer("capacity.tokens", np.maximum(pool.nbytes, 0.0) * instances / per_token, "token",
               "tokens of KV that fit, all instances", tier=first)
     for tier in case.storage_tiers:
         copies = instances if case.tiers[tier].scope == "instance" else 1.0
-        yield Row("capacity.bytes", capacity.tier_bytes(case, tier) * copies, "B",
+        yield Answer("capacity.bytes", capacity.tier_bytes(case, tier) * copies, "B",
                   "bytes for KV, all devices, headroom taken off", tier=tier)
-        yield Row("capacity.tokens", capacity.tier_tokens(case, tier) * copies, "token",
+        yield Answer("capacity.tokens", capacity.tier_tokens(case, tier) * copies, "token",
                   "tokens of KV that fit at this tier's own bytes per token", tier=tier)
 
 
@@ -91,69 +86,75 @@ def _numbers(value: Any) -> str:
     return ", ".join(f"{v:g}" for v in np.unique(np.asarray(value, float)))
 
 
-def _workload(case: Case, load: Load) -> Iterator[Row]:
+def _workload(case: Case, load: Load) -> Iterator[Answer]:
     per_token = case.model.growing_bytes_per_token
     for t in load.traffic:
         waiting = t.arrivals * t.returns * t.sessions.gap_law.mean * (t.context.mean + capacity.fixed_tokens(case))
-        yield Row("workload.session_rate", t.arrivals, "/s", "sessions that start per second", population=t.name)
-        yield Row("workload.turn_rate", t.turn_rate, "/s", "turns per second", population=t.name)
-        yield Row("workload.returning_context", t.context.mean, "token",
+        yield Answer("workload.session_rate", t.arrivals, "/s", "sessions that start per second", population=t.name)
+        yield Answer("workload.turn_rate", t.turn_rate, "/s", "turns per second", population=t.name)
+        yield Answer("workload.returning_context", t.context.mean, "token",
                   "mean private context a returning turn finds, over returning turns", population=t.name)
-        yield Row("working_set.paused", waiting * per_token, "B",
+        yield Answer("working_set.paused", waiting * per_token, "B",
                   "mean bytes of contexts that wait and will come back (Little's law), one copy", population=t.name)
-    yield Row("working_set.active", load.active_tokens * case.deployment.instances * per_token, "B",
+    yield Answer("working_set.active", load.active_tokens * case.deployment.instances * per_token, "B",
               "mean bytes of contexts being generated now, one copy")
     for name, prefix in case.prefixes.items():
         tenants = max((np.max(np.asarray(t.sessions.tenants)) for t in load.traffic if t.prefix_name == name), default=1)
-        yield Row("working_set.shared_prefix", prefix.variants * tenants * np.asarray(prefix.tokens) * per_token, "B",
+        yield Answer("working_set.shared_prefix", prefix.variants * tenants * np.asarray(prefix.tokens) * per_token, "B",
                   "bytes of all variants, one physical copy each per group that may share", population=name)
 
 
-def _chain(case: Case, arm: str, load: Load) -> Iterator[Row]:
+def _chain(arm: str, load: Load) -> Iterator[Answer]:
     """Ceiling, resident, timely: in tokens per second and as shares of all prompt tokens; parts sum to totals."""
     prompt = load.prompt_rate
     ceiling = sum(load.opportunity.values())
     resident = sum(load.resident.values())
     timely = sum(load.timely.values())
-    yield Row("reuse.prompt_rate", prompt, "token/s", "prompt tokens per second, the denominator of the shares", arm=arm)
-    yield Row("reuse.ceiling", ceiling / prompt, "",
+    yield Answer("reuse.prompt_rate", prompt, "token/s", "prompt tokens per second, the denominator of the shares", arm=arm)
+    yield Answer("reuse.ceiling", ceiling / prompt, "",
               "share of prompt tokens computed before by someone who may share them (any capacity, any speed)", arm=arm)
-    yield Row("reuse.resident", resident.sum(axis=0) / prompt, "",
-              "share of prompt tokens found in some tier", arm=arm, flags=(CLOSED_FORM,) if load.tiers else ())
-    yield Row("reuse.timely", timely.sum(axis=0) / prompt, "",
+    yield Answer("reuse.resident", resident.sum(axis=0) / prompt, "", "share of prompt tokens found in some tier", arm=arm,
+                 flags=((CLOSED_FORM,) if load.tiers else ()) + _crowded(load))
+    yield Answer("reuse.timely", timely.sum(axis=0) / prompt, "",
               "effective reuse: share of prompt tokens found, consumable in time, sooner than recomputed", arm=arm)
-    yield Row("reuse.saved_prefill", load.saved_seconds.sum(axis=0), "",
+    yield Answer("reuse.saved_prefill", load.saved_seconds.sum(axis=0), "",
               "prefill seconds saved per second, all instances", arm=arm)
     for k, tier in enumerate(load.tiers):
-        yield Row("reuse.resident", resident[k] / prompt, "", "part of the share found in this tier", arm=arm, tier=tier)
-        yield Row("reuse.timely", timely[k] / prompt, "", "part of effective reuse from this tier", arm=arm, tier=tier)
-        yield Row("reuse.saved_prefill", load.saved_seconds[k], "",
+        yield Answer("reuse.resident", resident[k] / prompt, "", "part of the share found in this tier", arm=arm, tier=tier)
+        yield Answer("reuse.timely", timely[k] / prompt, "", "part of effective reuse from this tier", arm=arm, tier=tier)
+        yield Answer("reuse.saved_prefill", load.saved_seconds[k], "",
                   "prefill seconds saved per second by this tier's timely hits", arm=arm, tier=tier)
     for name, offered in load.opportunity.items():
         some = np.maximum(offered, 1e-300)
-        yield Row("reuse.ceiling", offered / prompt, "", "part of the ceiling from this population", arm=arm,
+        yield Answer("reuse.ceiling", offered / prompt, "", "part of the ceiling from this population", arm=arm,
                   population=name)
-        yield Row("reuse.resident", load.resident[name].sum(axis=0) / prompt, "",
+        yield Answer("reuse.resident", load.resident[name].sum(axis=0) / prompt, "",
                   "part of the resident share from this population", arm=arm, population=name)
-        yield Row("reuse.timely", load.timely[name].sum(axis=0) / prompt, "",
+        yield Answer("reuse.timely", load.timely[name].sum(axis=0) / prompt, "",
                   "part of effective reuse from this population", arm=arm, population=name)
-        yield Row("reuse.kept", load.resident[name].sum(axis=0) / some, "",
+        yield Answer("reuse.kept", load.resident[name].sum(axis=0) / some, "",
                   "share of this population's own reusable tokens that is resident", arm=arm, population=name)
 
 
-def _service(case: Case, arm: str, load: Load) -> Iterator[Row]:
-    yield Row("latency.prefill_utilisation", load.prefill_utilisation, "",
+def _service(case: Case, arm: str, load: Load) -> Iterator[Answer]:
+    yield Answer("latency.prefill_utilisation", load.prefill_utilisation, "",
               "share of an instance's time spent on prefill at the study's rate", arm=arm,
               flags=_saturated(load.prefill_utilisation, "prefill"))
-    yield Row("latency.ttft_mean", load.ttft_mean, "s", "mean time to first token over turns", arm=arm)
-    yield Row("latency.tpot_mean", load.tpot, "s", "mean time per output token", arm=arm)
-    yield Row("latency.batch", load.batch, "", "sequences decoding at once on one instance", arm=arm)
+    yield Answer("latency.ttft_mean", load.ttft_mean, "s", "mean time to first token over turns", arm=arm)
+    yield Answer("latency.tpot_mean", load.tpot, "s", "mean time per output token", arm=arm)
+    yield Answer("latency.batch", load.batch, "", "sequences decoding at once on one instance", arm=arm)
     if case.slo is None:
         return
-    yield Row("latency.ttft_in_time", 1 - load.ttft_exceedance, "", "share of turns within the TTFT limit", arm=arm)
-    yield Row("latency.tpot_in_time", 1 - load.tpot_exceedance, "", "share of turns within the TPOT limit", arm=arm)
-    yield Row("latency.qualified", load.qualified, "", "share of sessions all of whose turns keep all limits at the "
+    yield Answer("latency.ttft_in_time", 1 - load.ttft_exceedance, "", "share of turns within the TTFT limit", arm=arm)
+    yield Answer("latency.tpot_in_time", 1 - load.tpot_exceedance, "", "share of turns within the TPOT limit", arm=arm)
+    yield Answer("latency.qualified", load.qualified, "", "share of sessions all of whose turns keep all limits at the "
               "study's rate, turns independent", arm=arm)
+
+
+def _crowded(load: Load) -> tuple[str, ...]:
+    if not load.tiers or np.all(load.room):
+        return ()
+    return ("overloaded: the contexts being generated do not fit the KV pool, which leaves no room for paused ones in it",)
 
 
 def _saturated(utilisation: Any, what: str) -> tuple[str, ...]:
@@ -163,29 +164,29 @@ def _saturated(utilisation: Any, what: str) -> tuple[str, ...]:
     return (f"near saturation: {what} utilisation {worst:.2f}",) if worst > 0.85 else ()
 
 
-def _tiers(case: Case, load: Load) -> Iterator[Row]:
+def _tiers(case: Case, load: Load) -> Iterator[Answer]:
     terms = timing.prefill_terms(case)
     context = sum(t.turn_rate * (t.context.mean + t.prefix_tokens) for t in load.traffic) / load.turn_rate
-    yield Row("time.typical_prefix", context, "token", "mean returning context with its shared prefix")
-    yield Row("time.recompute", terms.saved(context), "s", "prefill time that prefix costs when it is not found")
+    yield Answer("time.typical_prefix", context, "token", "mean returning context with its shared prefix")
+    yield Answer("time.recompute", terms.saved(context), "s", "prefill time that prefix costs when it is not found")
     for k, tier in enumerate(load.tiers):
-        yield Row("capacity.retained_tokens", load.residency.capacity_tokens[k], "token",
+        yield Answer("capacity.retained_tokens", load.residency.capacity_tokens[k], "token",
                   "tokens one copy of the tier can keep beside active KV", tier=tier)
         if tier not in case.storage_tiers:
             continue
         path, wait = timing.fetch_terms(case, tier), load.tier_wait[k]
-        yield Row("time.fetch", path.seconds(context), "s", "fetch of the typical prefix on an idle path, nothing hidden",
+        yield Answer("time.fetch", path.seconds(context), "s", "fetch of the typical prefix on an idle path, nothing hidden",
                   tier=tier)
-        yield Row("time.fetch_wait", wait, "s", "mean wait before a fetch at the study's rate (M/G/1)", tier=tier)
-        yield Row("time.path_bandwidth", path.bandwidth, "B/s", "of one restore: smaller of devices and host links",
+        yield Answer("time.fetch_wait", wait, "s", "mean wait before a fetch at the study's rate (M/G/1)", tier=tier)
+        yield Answer("time.path_bandwidth", path.bandwidth, "B/s", "of one restore: smaller of devices and host links",
                   tier=tier)
-        yield Row("breakeven.tokens_idle", timing.break_even_tokens(terms, path), "token",
+        yield Answer("breakeven.tokens_idle", timing.break_even_tokens(terms, path), "token",
                   "shortest prefix worth fetching, idle path", tier=tier)
-        yield Row("breakeven.tokens", timing.break_even_tokens(terms, path, wait), "token",
+        yield Answer("breakeven.tokens", timing.break_even_tokens(terms, path, wait), "token",
                   "shortest prefix worth fetching with the mean wait at the study's rate", tier=tier)
-        yield Row("breakeven.bandwidth", _least_bandwidth(terms, path, context), "B/s",
+        yield Answer("breakeven.bandwidth", _least_bandwidth(terms, path, context), "B/s",
                   "least path bandwidth at which the typical prefix is worth fetching", tier=tier)
-        yield Row("load.tier_utilisation", load.tier_utilisation[k], "", "of the tier's devices or links, the busier",
+        yield Answer("load.tier_utilisation", load.tier_utilisation[k], "", "of the tier's devices or links, the busier",
                   tier=tier, flags=_saturated(load.tier_utilisation[k], "read path"))
 
 
@@ -193,46 +194,46 @@ def _least_bandwidth(terms: timing.PrefillTerms, path: timing.FetchTerms, tokens
     return break_even_bandwidth(path.bytes_per_token * tokens, saved=terms.saved(tokens), fixed=path.fixed)
 
 
-def _endurance(case: Case, load: Load, target_lifetime: Any) -> Iterator[Row]:
+def _endurance(case: Case, load: Load, target_lifetime: Any) -> Iterator[Answer]:
     for tier in endurance.wearing_tiers(case):
         if tier not in load.tiers:
             continue
         wear = endurance.wear_of(case, load, tier, target_lifetime)
-        yield Row("endurance.write_rate", wear.write_rate, "B/s", "host bytes written per second, all drives", tier=tier)
-        yield Row("endurance.daily_writes", wear.write_rate * DAY, "B", "host bytes written per day, all drives", tier=tier)
-        yield Row("endurance.drive_writes_per_day", wear.drive_writes_per_day, "/s",
-                  "host bytes written over capacity, per time", tier=tier)
-        yield Row("endurance.amplification", wear.amplification, "", "flash bytes per host byte of these writes",
+        yield Answer("endurance.write_rate", wear.write_rate, "B/s", "host bytes written per second, all drives", tier=tier)
+        yield Answer("endurance.daily_writes", wear.write_rate * DAY, "B", "host bytes written per day, all drives", tier=tier)
+        yield Answer("endurance.drive_writes_per_day", wear.drive_writes_per_day, "",
+                  "host bytes written per day over capacity", tier=tier)
+        yield Answer("endurance.amplification", wear.amplification, "", "flash bytes per host byte of these writes",
                   tier=tier, flags=wear.flags)
-        yield Row("endurance.rated_amplification", wear.rated_amplification, "", "amplification inside the drive's rating",
+        yield Answer("endurance.rated_amplification", wear.rated_amplification, "", "amplification inside the drive's rating",
                   tier=tier)
-        yield Row("endurance.lifetime", wear.lifetime, "s", "time until the rated wear is used up", tier=tier)
-        yield Row("endurance.write_budget", wear.budget, "B/s", "host bytes per second, all drives, that reach the target "
+        yield Answer("endurance.lifetime", wear.lifetime, "s", "time until the rated wear is used up", tier=tier)
+        yield Answer("endurance.write_budget", wear.budget, "B/s", "host bytes per second, all drives, that reach the target "
                   "lifetime", tier=tier)
 
 
-def _goodput(best: Mapping[str, goodput.Goodput]) -> Iterator[Row]:
+def _goodput(best: Mapping[str, goodput.Goodput]) -> Iterator[Answer]:
     for arm, found in best.items():
         limits = sorted({int(i) for i in np.unique(found.binding)})
         names = [goodput.LIMITS[i] if i >= 0 else "none before saturation" for i in limits]
-        yield Row("goodput.largest_session_rate", found.largest_rate, "/s",
+        yield Answer("goodput.largest_session_rate", found.largest_rate, "/s",
                   "largest rate of sessions at which the stated shares of turns keep their limits", arm=arm,
                   flags=(f"bound by: {', '.join(names)}",))
-        yield Row("goodput.qualified_sessions_per_second", found.qualified_rate, "/s",
+        yield Answer("goodput.qualified_sessions_per_second", found.qualified_rate, "/s",
                   "most sessions per second all of whose turns keep all limits, at any rate up to the largest", arm=arm)
-        yield Row("goodput.operating_rate", found.operating_rate, "/s", "rate of sessions at which that is reached", arm=arm)
+        yield Answer("goodput.operating_rate", found.operating_rate, "/s", "rate of sessions at which that is reached", arm=arm)
 
 
-def _cost(case: Case, best: Mapping[str, goodput.Goodput]) -> Iterator[Row]:
+def _cost(case: Case, best: Mapping[str, goodput.Goodput]) -> Iterator[Answer]:
     for arm, found in best.items():
         rate = cost.cost_rate(case, tiers_of(case, arm))
         with np.errstate(divide="ignore"):
             each = np.where(found.qualified_rate > 0, rate / np.maximum(found.qualified_rate, 1e-300), np.inf)
-        yield Row("cost.rate", rate, "USD/s", "GPUs and the tiers of this arm", arm=arm)
-        yield Row("cost.per_qualified_session", each, "USD",
+        yield Answer("cost.rate", rate, "USD/s", "GPUs and the tiers of this arm", arm=arm)
+        yield Answer("cost.per_qualified_session", each, "USD",
                   "cost rate over the most qualified sessions per second, every arm at its own best rate", arm=arm)
     for tier in case.storage_tiers:
-        yield Row("cost.rate", cost.tier_cost_rate(case, tier), "USD/s", "this tier: bytes paid off or rented, and power",
+        yield Answer("cost.rate", cost.tier_cost_rate(case, tier), "USD/s", "this tier: bytes paid off or rented, and power",
                   tier=tier)
-    yield Row("cost.rate", cost.gpu_cost_rate(case), "USD/s", "all GPUs", tier=next(iter(case.tiers)))
+    yield Answer("cost.rate", cost.gpu_cost_rate(case), "USD/s", "all GPUs", tier=next(iter(case.tiers)))
 

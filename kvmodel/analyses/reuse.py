@@ -5,7 +5,7 @@ Question answered: of the reuse the workload offers, how much is resident, and i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,13 +61,15 @@ def _head(population: Traffic) -> reuse.SharedPrefix:
     return reuse.SharedPrefix(one.tokens, one.share / tenants, one.count * tenants)
 
 
-def residency(case: Case, traffic: Sequence[Traffic], tiers: Sequence[str], active_tokens: Any) -> Residency:
+def residency(case: Case, traffic: Sequence[Traffic], tiers: Sequence[str], active_tokens: Any,
+              known: dict[str, tuple[Any, Any]] | None = None) -> Residency:
     """Residency in `tiers` (fast to slow, the GPUs' memory first) while `active_tokens` per instance are in use.
 
     The GPUs' memory is private to an instance, which sees its share of the sessions (returning turns are routed to
     it); a tier of scope instance likewise; every other tier is one for all instances. The tiers cut one LRU stack:
     an exclusive chain adds capacities, an inclusive one counts the largest so far. Hits of a tier are what it adds
     to the tiers above it. Zero tiers give empty shares.
+    known: filled with each tier's capacity and hits, and looked up when a tier is asked about with the same capacity.
     """
     instances = case.deployment.instances
     own = [_own_tokens(case, tier, active_tokens) for tier in tiers]
@@ -80,7 +82,7 @@ def residency(case: Case, traffic: Sequence[Traffic], tiers: Sequence[str], acti
         total = tokens * instances if single else tokens
         stacked = stacked + total if case.policy.chain == "exclusive" else np.maximum(stacked, total)
         share, capacity = (1 / instances, stacked / instances) if single else (1.0, stacked)
-        found = _hit_shares(case, traffic, share, capacity)
+        found = _remembered(known, tier, capacity, lambda: _hit_shares(case, traffic, share, capacity))  # noqa: B023
         admitted = _admitted(case, tier, traffic)
         for t in traffic:
             above = best[t.name]
@@ -91,6 +93,14 @@ def residency(case: Case, traffic: Sequence[Traffic], tiers: Sequence[str], acti
             best[t.name] = tuple(np.maximum(f, a) for f, a in zip(found[t.name], above, strict=True))
     return Residency(tuple(tiers), {k: _stack(v) for k, v in private.items()},
                      {k: _stack(v) for k, v in prefix.items()}, _stack(own))
+
+
+def _remembered(known: dict[str, tuple[Any, Any]] | None, tier: str, capacity: Any, work: Callable[[], Any]) -> Any:
+    if known is None:
+        return work()
+    if tier not in known or not np.array_equal(known[tier][0], capacity):
+        known[tier] = (capacity, work())
+    return known[tier][1]
 
 
 def _stack(parts: list[Any]) -> Any:
@@ -113,8 +123,7 @@ def _hit_shares(case: Case, traffic: Sequence[Traffic], share: Any, capacity: An
     """(private, prefix) share found within a stack of `capacity` tokens, by population."""
     streams = streams_of(case, traffic, share)
     hits = reuse.hit_tokens(streams, capacity, TOUCH[case.policy.touch])
-    ceiling = reuse.reusable_tokens(streams)
-    return {t.name: (_ratio(hits.private[i], ceiling.private[i]), _ratio(hits.prefix[i], ceiling.prefix[i]))
+    return {t.name: (_ratio(hits.private[i], hits.reusable_private[i]), _ratio(hits.prefix[i], hits.reusable_prefix[i]))
             for i, t in enumerate(traffic)}
 
 

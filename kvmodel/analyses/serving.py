@@ -97,25 +97,29 @@ class Load:
     """Share of sessions all of whose turns keep all limits; nan without limits."""
 
 
-def turn_classes(traffic: Sequence[Traffic]) -> list[TurnClasses]:
-    """First and returning turns of each population, cut into classes of context and of new tokens."""
+def turn_classes(traffic: Sequence[Traffic], ndim: int) -> list[TurnClasses]:
+    """First and returning turns of each population, cut into classes of context and of new tokens.
+
+    ndim: number of study axes; classes lie in front of them.
+    """
     classes = []
     for t in traffic:
         of_first = 1 / (1 + t.returns)
         head = reusable(t.prefix_tokens, t.granularity)
-        size, share = size_classes(t.sessions.first_tokens)
-        classes.append(TurnClasses(t.name, False, _lead(share, of_first), size + t.prefix_tokens, 0.0 * size, head))
-        old, old_share = size_classes(t.context)
-        new, new_share = size_classes(t.sessions.new_tokens)
+        (size, share), (old, old_share), (new, new_share) = (
+            tuple(in_front(part, ndim) for part in size_classes(law))
+            for law in (t.sessions.first_tokens, t.context, t.sessions.new_tokens))
+        classes.append(TurnClasses(t.name, False, share * of_first, size + t.prefix_tokens, 0.0 * size, head))
         for value, weight in zip(new, new_share, strict=True):
-            classes.append(TurnClasses(t.name, True, _lead(old_share * weight, 1 - of_first),
+            classes.append(TurnClasses(t.name, True, old_share * weight * (1 - of_first),
                                        old + value + t.prefix_tokens, reusable(old, t.granularity), head))
     return classes
 
 
-def _lead(inner: np.ndarray, outer: Any) -> Any:
-    """Products of a plain leading axis and a study-shaped factor, (inner,) + A."""
-    return np.multiply.outer(inner, np.asarray(outer, float))
+def in_front(values: Any, ndim: int, inner: int = 1) -> np.ndarray:
+    """The first `inner` axes kept in front of `ndim` study axes, to the last of which the other axes are aligned."""
+    values = np.asarray(values)
+    return values.reshape(values.shape[:inner] + (1,) * (ndim + inner - values.ndim) + values.shape[inner:])
 
 
 def _outcomes(classes: Sequence[TurnClasses], traffic: Sequence[Traffic], found: Residency) -> Outcomes:
@@ -138,8 +142,7 @@ def _outcomes(classes: Sequence[TurnClasses], traffic: Sequence[Traffic], found:
         parts.append((i, c.returning, -1, lost * (1 - prefix.sum(axis=0)), c.prompt, 0.0, 0.0))
     shape = np.broadcast_shapes(*(np.shape(amount) for p in parts for amount in p[3:]))
     stacked = [np.concatenate([np.broadcast_to(p[k], shape) for p in parts]) for k in (3, 4, 5, 6)]
-    repeat = shape[0]
-    labels = [np.repeat(np.array([p[k] for p in parts]), repeat) for k in (0, 1, 2)]
+    labels = [np.repeat(np.array([p[k] for p in parts]), shape[0]) for k in (0, 1, 2)]
     return Outcomes(labels[0], labels[1].astype(bool), labels[2], *stacked)
 
 
@@ -150,20 +153,22 @@ def load_of(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic]) -> Loa
     it: the first with the least prefill the workload allows, the second with the hits of the first.
     """
     prefill = prefill_terms(case)
-    classes = turn_classes(traffic)
+    classes = turn_classes(traffic, case.axes)
     paths = {tier: fetch_terms(case, tier) for tier in tiers if tier in case.storage_tiers}
     turn_rate = sum(t.turn_rate for t in traffic)
     least = least_utilisation(case, traffic, prefill, bool(tiers))
     active = _decoding(case, traffic, least).tokens
+    known: dict[str, tuple[Any, Any]] = {}
     for _ in range(2 if tiers else 1):
-        found = residency(case, traffic, tiers, active)
+        found = residency(case, traffic, tiers, active, known)
         outcomes = _outcomes(classes, traffic, found)
         timing = _timing(case, outcomes, tiers, prefill, paths, turn_rate)
         utilisation = turn_rate / case.deployment.instances * np.sum(outcomes.share * timing.work, axis=0)
         decoding = _decoding(case, traffic, utilisation)
-        active = decoding.tokens
+        # an overloaded instance has no steady state; its residency is told as if the load could be served
+        active = np.where(np.isfinite(decoding.tokens), decoding.tokens, active)
     pool = hbm_pool(case).nbytes / stored_bytes_per_token(case, next(iter(case.tiers)))
-    room = (active <= pool) & np.isfinite(active)
+    room = decoding.tokens <= pool
     late, slow, mean, qualified = _in_time(case, traffic, outcomes, timing, utilisation, decoding)
     opportunity, resident, timely = _chain(traffic, outcomes, timing, tiers, turn_rate)
     return Load(
@@ -180,7 +185,7 @@ def load_of(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic]) -> Loa
 def _by_tier(o: Outcomes, tiers: Sequence[str], amount: Any, of: Any = True) -> Any:
     """Sum of an amount over the outcomes of each tier, weighted by their share, (tiers,) + A."""
     if not tiers:
-        return np.zeros((0,))
+        return np.zeros((0, *np.shape(o.share)[1:]))
     return np.stack([np.sum((o.share * amount)[(o.tier == k) & of], axis=0) for k in range(len(tiers))])
 
 
@@ -219,19 +224,17 @@ def _timing(case: Case, o: Outcomes, tiers: Sequence[str], prefill: PrefillTerms
     idle first and again with the waits of that first choice."""
     whole, saved = prefill.seconds(o.prompt, 0.0), prefill.saved(o.cached)
     suffix = whole - saved
-    moved = np.zeros_like(o.cached)
-    spent = np.zeros_like(o.cached)
-    for k, tier in enumerate(tiers):
+    from_tier = [in_front(o.tier == k, case.axes) for k in range(len(tiers))]
+    moved, spent, wait = np.zeros(()), np.zeros(()), np.zeros(())
+    for tier, here in zip(tiers, from_tier, strict=True):
         if tier in paths:
-            which, path = o.tier == k, paths[tier]
-            moved[which] = o.cached[which] * path.bytes_per_token
-            spent[which] = path.seconds(o.cached[which], compute=suffix[which])
-    wait = np.zeros_like(o.cached)
+            moved = np.where(here, o.cached * paths[tier].bytes_per_token, moved)
+            spent = np.where(here, paths[tier].seconds(o.cached, compute=suffix), spent)
     for _ in range(2):
         fetched = (o.cached > 0) & (spent + wait < saved)
         utilisation, waits = _queues(case, o, tiers, paths, np.where(fetched, moved, 0.0), turn_rate)
-        for k in range(len(tiers)):
-            wait[o.tier == k] = waits[k]
+        for here, queued in zip(from_tier, waits, strict=True):
+            wait = np.where(here, queued, wait)
     limit = np.inf if case.slo is None else case.slo.ttft.limit
     timely = fetched & (spent + wait <= limit)
     work = np.where(fetched, suffix, whole)
@@ -250,9 +253,9 @@ def _queues(case: Case, o: Outcomes, tiers: Sequence[str], paths: dict[str, Fetc
             continue
         path, share, size = paths[tier], o.share[o.tier == k], moved[o.tier == k]
         rate = turn_rate * np.sum(np.where(size > 0, share, 0.0), axis=0)
-        some = np.maximum(rate / turn_rate, 1e-300)
-        mean = np.sum(share * size, axis=0) / some
-        scv = np.maximum(np.sum(share * size**2, axis=0) / some / np.maximum(mean, 1e-300) ** 2 - 1, 0.0)
+        some = np.maximum(rate / turn_rate, 1e-30)
+        mean, square = np.sum(share * size, axis=0) / some, np.sum(share * size**2, axis=0) / some
+        scv = np.maximum(square / np.maximum(mean, 1e-30) ** 2 - 1, 0.0)
         device, link = rate * mean / path.device_bandwidth, rate / instances * mean / path.link_bandwidth
         utilisation.append(np.maximum(device, link))
         waits.append(np.maximum(queueing.single_server_mean_wait(device, mean / path.device_bandwidth, scv),
@@ -266,7 +269,7 @@ def least_utilisation(case: Case, traffic: Sequence[Traffic], prefill: PrefillTe
     """Prefill utilisation if every opportunity were found at once, or none [-]."""
     rates = {t.name: t.turn_rate for t in traffic}
     work = sum(rates[c.population] * np.sum(c.share * prefill.seconds(c.prompt, (c.private + c.prefix) * reuse), axis=0)
-               for c in turn_classes(traffic))
+               for c in turn_classes(traffic, case.axes))
     return work / case.deployment.instances
 
 
@@ -292,7 +295,8 @@ def _decoding(case: Case, traffic: Sequence[Traffic], prefill_utilisation: Any) 
     context = context / turn_rate + fixed_tokens(case)
     left = np.maximum(1 - np.asarray(prefill_utilisation, float), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        lines = np.where(left > 0, decode_lines(case, context) / np.where(left > 0, left, 1.0), np.inf)
+        idle = in_front(decode_lines(case, context), case.axes, inner=2)
+        lines = np.where(left > 0, idle / np.where(left > 0, left, 1.0), np.inf)
     batch = decode.mean_concurrency(output / case.deployment.instances, lines[0], lines[1]).sequences
     with np.errstate(invalid="ignore"):
         step = np.max(lines[0] + np.where(lines[1] > 0, lines[1] * batch, 0.0), axis=0)

@@ -6,6 +6,7 @@ Question answered: how much reuse does the workload offer, before any capacity o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,37 +31,37 @@ class Traffic:
     granularity: Any
     """Tokens between two points where a cached prefix can end (blocks, state checkpoints)."""
 
-    @property
+    @cached_property
     def arrivals(self) -> Any:
         """Sessions that start per second [1/s]."""
         return np.asarray(self.sessions.arrivals, float)
 
-    @property
+    @cached_property
     def returns(self) -> Any:
         """Turns of a session that find an earlier context, E[K] - 1."""
         return self.sessions.turns_law.factorial_moments[0]
 
-    @property
+    @cached_property
     def turn_rate(self) -> Any:
         """Turns per second [1/s]."""
         return self.arrivals * (1 + self.returns)
 
-    @property
+    @cached_property
     def prefix_tokens(self) -> Any:
         """Length of the shared prefix at the head of every prompt [tokens]."""
         return np.asarray(self.prefix.tokens, float) if self.prefix else np.zeros(())
 
-    @property
+    @cached_property
     def first(self) -> laws.Law:
         """Private context after the first turn: own prompt and output [tokens]."""
         return laws.Sum((self.sessions.first_tokens, self.sessions.output_tokens))
 
-    @property
+    @cached_property
     def step(self) -> laws.Law:
         """Private context each later turn adds [tokens]."""
         return laws.Sum((self.sessions.new_tokens, self.sessions.output_tokens))
 
-    @property
+    @cached_property
     def steps_before_return(self) -> tuple[Any, Any]:
         """Mean and variance of the number of later turns already behind a returning turn.
 
@@ -72,7 +73,7 @@ class Traffic:
         mean = m2 / (2 * some)
         return mean, np.maximum(m3 / (3 * some) + mean - mean**2, 0.0)
 
-    @property
+    @cached_property
     def context(self) -> laws.Law:
         """Private context found by a returning turn [tokens]: gamma of the exact mean and variance."""
         mean_j, var_j = self.steps_before_return
@@ -82,29 +83,29 @@ class Traffic:
         variance = np.maximum(variance, 1e-8 * mean**2)
         return laws.Gamma(mean**2 / variance, variance / mean)
 
-    @property
+    @cached_property
     def private_opportunity(self) -> Any:
         """Private tokens of a session's prompts that were computed before."""
         return self.returns * reusable(self.context.mean, self.granularity)
 
-    @property
+    @cached_property
     def prefix_opportunity(self) -> Any:
         """Shared-prefix tokens of a session's prompts; computed before by someone who may share them."""
         return (1 + self.returns) * reusable(self.prefix_tokens, self.granularity)
 
-    @property
+    @cached_property
     def prompt_tokens(self) -> Any:
         """Prompt tokens of a session, all turns together."""
         s = self.sessions
         own = s.first_tokens.mean + self.returns * (self.context.mean + s.new_tokens.mean)
         return own + (1 + self.returns) * self.prefix_tokens
 
-    @property
+    @cached_property
     def computed_tokens(self) -> Any:
         """Tokens of KV a session creates that no one had before: its prompts' new parts and its outputs."""
         return self.first.mean + self.returns * self.step.mean
 
-    @property
+    @cached_property
     def reused_again(self) -> Any:
         """Share of returning context that had already been read back at least once before.
 

@@ -47,7 +47,8 @@ def plan(study: str, *, json: bool, output: str | None, csv: str | None, report:
 
         require_report_extra()  # before the long work, not after it
     loaded = load_study(study, dict(parse_assignment(text) for text in assignments))
-    table = run_plan(loaded, scenarios, seed, draws, progress_bar("plan", quiet or json))
+    table = run_plan(loaded, scenarios, seed, draws, progress_bar("plan", quiet or json),
+                     cost_curves=report is not None)
     if csv is not None:
         write_output(table.to_frame().to_csv(index=False), csv)
     if report is not None:

@@ -40,9 +40,11 @@ def _text(row: Row) -> str:
     text = _percent(middle) if _is_share(row) else units.text(float(middle), row.unit)
     if low == high:
         return text
-    ends = (_percent(low), _percent(high)) if _is_share(row) else (units.text(float(low), row.unit),
-                                                                  units.text(float(high), row.unit))
-    return f"{text} ({ends[0]} to {ends[1]})"
+    if _is_share(row):
+        return f"{text} ({100 * low:.1f} to {_percent(high)})"
+    factor, unit = units.scale(float(middle), row.unit)
+    ends = " to ".join(units.number(float(end) / factor) for end in (low, high))
+    return f"{units.number(float(middle) / factor)} ({ends}) {unit}".strip()
 
 
 SHARES = ("reuse.ceiling", "reuse.resident", "reuse.timely", "reuse.kept", "latency.prefill_utilisation",

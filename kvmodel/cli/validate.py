@@ -34,12 +34,12 @@ def validate(study: str, assignments: list[str], scenario: str | None, json: boo
     expand(loaded)  # sweeps and uncertain numbers are part of what must be valid
     leaves = list(_leaves(loaded.data, ""))
     if json:
-        rows = {path: {"value": value, **_known(loaded.provenance.get(path))} for path, value in leaves}
+        rows = {path: {"value": value, **_known(_found(loaded.provenance, path))} for path, value in leaves}
         write_output(json_module.dumps({"study": loaded.name, "valid": True, "numbers": rows}, indent=1, default=str), None)
     elif not quiet:
         width = max(len(path) for path, _ in leaves)
         lines = [repr(loaded), ""]
-        lines += [f"{path:<{width}}  {_shown(value):<28} {_origin(loaded.provenance.get(path))}" for path, value in leaves]
+        lines += [f"{path:<{width}}  {_shown(value):<28} {_origin(_found(loaded.provenance, path))}" for path, value in leaves]
         write_output("\n".join(lines), None)
 
 
@@ -49,6 +49,11 @@ def _leaves(node: object, path: str):
             yield from _leaves(value, f"{path}.{key}" if path else str(key))
     else:
         yield path, node
+
+
+def _found(provenance, path: str):
+    """Origin of a value, or of the first part of a list that is shown whole."""
+    return provenance.get(path) or next((p for place, p in provenance.items() if place.startswith(path + ".")), None)
 
 
 def _shown(value: object) -> str:

@@ -55,8 +55,9 @@ def law_choice(name: str, number: Any, base: type[LawChoice] = LawChoice) -> typ
     return create_model(name, __base__=base, __doc__=base.__doc__, **fields)
 
 
-def law_of(name: str, number: Any) -> Any:
+def law_of(number: Any) -> Any:
     """Field type: a plain `number` or a law by name; either becomes a member of formulas.laws."""
     value = Annotated[number, AfterValidator(laws.Constant), Tag("value")]
-    choice = Annotated[law_choice(name, number), AfterValidator(lambda record: record.law()), Tag("law")]
+    dimension = number.__metadata__[0].dimension
+    choice = Annotated[law_choice(f"LawOf {dimension}", number), AfterValidator(lambda record: record.law()), Tag("law")]
     return Annotated[value | choice, Discriminator(lambda given: "law" if hasattr(given, "keys") else "value")]

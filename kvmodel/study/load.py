@@ -10,11 +10,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kvmodel.errors import StudyError
+from kvmodel.errors import KvmodelError, Problem, StudyError
 from kvmodel.study.problems import problems_of
-from kvmodel.study.resolve import Provenance, apply_overrides, apply_scenarios, merge_presets
+from kvmodel.study.resolve import Provenance, UnmergedError, apply_overrides, apply_scenarios, merge_presets
 from kvmodel.study.schema import PRESET_PLACES, QUESTION_KEYS, Study
 from kvmodel.study.source import Tree, read_text, read_tree
+from kvmodel.system.config_json import read_config_file
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,12 @@ class LoadedStudy:
         return {key: value for key, value in self.data.items() if key not in QUESTION_KEYS}
 
     def with_scenario(self, name: str) -> LoadedStudy:
-        """The same study under one scenario, or several joined with '+' (later ones over earlier ones)."""
-        return replace(resolve(apply_scenarios(self.source, name.split("+"))), scenario=name, overrides=self.overrides)
+        """The same study under one scenario, or several joined with '+' (later ones over earlier ones).
+
+        Overrides stay on top: what is said on the command line beats what a file says.
+        """
+        tree = apply_overrides(apply_scenarios(self.source, name.split("+")), self.overrides)
+        return replace(resolve(tree), scenario=name, overrides=self.overrides)
 
     def __repr__(self) -> str:
         record = self.record
@@ -72,11 +77,37 @@ def _loaded(tree: Tree, overrides: Mapping[str, Any] | None) -> LoadedStudy:
 
 
 def resolve(tree: Tree) -> LoadedStudy:
-    """Merge presets and validate."""
-    data, provenance = merge_presets(tree, PRESET_PLACES)
+    """Read a model's config.json, merge presets, and validate; problems of all are reported together."""
+    tree = _with_model_config(tree)
+    try:
+        data, provenance = merge_presets(tree, PRESET_PLACES)
+    except UnmergedError as error:
+        raise error.with_others(_problems(tree, error.data)) from None
     try:
         record = Study.model_validate(data)
     except ValidationError as error:
         raise StudyError(tree.name, problems_of(error, replace(tree, data=data), Study)) from None
     return LoadedStudy(tree, data, provenance, record)
 
+
+def _with_model_config(tree: Tree) -> Tree:
+    """`model: {config: PATH, ...}` replaced by the fields of that config.json, the study's own fields over them."""
+    model = tree.data.get("model")
+    if not isinstance(model, Mapping) or "config" not in model:
+        return tree
+    path = Path(tree.name).parent / str(model["config"])
+    own = {key: value for key, value in model.items() if key != "config"}
+    try:
+        fields = read_config_file(path).model_dump(by_alias=True, exclude_defaults=True, mode="json")
+    except (KvmodelError, OSError) as error:
+        problem = Problem("model.config", str(error), *(tree.position(("model", "config")) or ()))
+        raise StudyError(tree.name, [problem]) from None
+    return replace(tree, data={**tree.data, "model": {**fields, **own}})
+
+
+def _problems(tree: Tree, data: Mapping[str, Any]) -> list[Problem]:
+    try:
+        Study.model_validate(data)
+    except ValidationError as error:
+        return problems_of(error, replace(tree, data=data), Study)
+    return []

@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from kvmodel.analyses import capacity
 from kvmodel.analyses import plan as plan_analysis
+from kvmodel.analyses.curves import curves_of
 from kvmodel.results.table import Axis, Row, Table
 from kvmodel.results.targets import target_rows, wanted_lifetime
 from kvmodel.study.expand import Expansion, expand
 from kvmodel.study.load import LoadedStudy
+from kvmodel.system.case import Case
 from kvmodel.version import __version__
 
 POINTS_AT_ONCE = 400  # study points per window; each needs some tens of kilobytes while it is worked on
@@ -24,10 +27,11 @@ Progress = Callable[[int, int], None]
 
 
 def plan(study: LoadedStudy, scenarios: Sequence[str] = (), seed: int | None = None, draws: int | None = None,
-         progress: Progress | None = None) -> Table:
+         progress: Progress | None = None, cost_curves: bool = False) -> Table:
     """All results of a study, and of the same study under each of `scenarios`, as one table.
 
     seed, draws: in place of the study's own (draws=0: uncertain numbers stay at their stated value).
+    cost_curves: also work out the cost over each tier's capacity, for drawing.
     progress: called with (windows done, windows in all). Rows of infeasible points carry nan and a reason in flags.
     """
     studies = [study, *(study.with_scenario(name) for name in scenarios)]
@@ -43,8 +47,17 @@ def plan(study: LoadedStudy, scenarios: Sequence[str] = (), seed: int | None = N
 
     for s, e, name in windows:
         rows += _case_rows(s, e, name, tick)
-    table = Table(tuple(rows), expansions[0].axes, _about(study, scenarios, seed, draws))
+    table = Table(tuple(rows), expansions[0].axes, _about(study, scenarios, seed, draws), _curves(study, cost_curves))
     return replace(table, rows=table.rows + tuple(target_rows(table, study.record.targets, study.record.compare[-1])))
+
+
+def _curves(study: LoadedStudy, with_cost: bool) -> dict[str, Table]:
+    """Curves of the study at its stated values, nothing swept or drawn; none where the model does not fit."""
+    case = Case.model_validate(study.case_data)
+    if not np.all(capacity.hbm_pool(case).fits):
+        return {}
+    return {name: Table(tuple(Row(**vars(answer)) for answer in curve.answers), (Axis(curve.axis, curve.values, curve.unit),))
+            for name, curve in curves_of(case, study.record.compare[-1], with_cost).items()}
 
 
 def _case_rows(study: LoadedStudy, expansion: Expansion, name: str, tick: Callable[[], None]) -> list[Row]:
@@ -53,7 +66,8 @@ def _case_rows(study: LoadedStudy, expansion: Expansion, name: str, tick: Callab
     parts: list[tuple[Mapping[int, slice], list[Row]]] = []
     for window in _windows(expansion.axes):
         case = expansion.case(name, window)
-        parts.append((window, plan_analysis.evaluate(case, name, study.record.compare, target)))
+        answers = plan_analysis.evaluate(case, study.record.compare, target)
+        parts.append((window, [Row(case=name, **vars(answer)) for answer in answers]))
         tick()
     return _joined(parts, expansion.axes)
 

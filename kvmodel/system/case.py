@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from kvmodel.formulas import laws
 from kvmodel.policies import Policy
 from kvmodel.quantity import Record
 from kvmodel.system.deployment import Deployment
@@ -94,6 +96,25 @@ class Case(Record):
         return {name: tier for name, tier in self.tiers.items() if not isinstance(tier, Hbm)}
 
     @property
+    def axes(self) -> int:
+        """Number of study axes its numbers have."""
+        return max((np.ndim(number) for number in _numbers(self) if isinstance(number, np.ndarray)), default=0)
+
+    @property
     def arrivals(self) -> Any:
         """Sessions that start per second, all populations."""
         return sum(np.asarray(p.arrivals, float) for p in self.sessions.values())
+
+
+def _numbers(node: Any) -> Iterator[Any]:
+    """Every number of a record, its parts and the laws in it."""
+    if isinstance(node, Record):
+        for name in type(node).model_fields:
+            yield from _numbers(getattr(node, name))
+    elif isinstance(node, Mapping):
+        for part in node.values():
+            yield from _numbers(part)
+    elif isinstance(node, laws.Law | laws.Turns):
+        yield from node.parameters
+    else:
+        yield node

@@ -31,11 +31,11 @@ class Sessions(Record):
     kind: Literal["sessions"] = "sessions"
     arrivals: Rate
     """Sessions that start per second, on the whole deployment."""
-    first_tokens: law_of("FirstTokens", Tokens)
+    first_tokens: law_of(Tokens)
     """Prompt tokens of the first turn, a shared prefix at its head included."""
-    new_tokens: law_of("NewTokens", Tokens)
+    new_tokens: law_of(Tokens)
     """Prompt tokens that each later turn adds (tool results, the next question)."""
-    output_tokens: law_of("OutputTokens", Tokens)
+    output_tokens: law_of(Tokens)
     """Tokens generated per turn; their KV stays part of the context."""
     turns: Turns | None = None
     """Turns of a session: a number, or {geometric: {mean: ...}}."""

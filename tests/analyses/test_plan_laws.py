@@ -1,0 +1,161 @@
+"""Laws every plan obeys, whatever its numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvmodel.errors import MissingNumberError
+from tests.studies import planned, study
+
+FREE = {"lookup": 0, "latency": 0, "read_bandwidth": 1e15}
+FREE_AND_INSTANT = {
+    "tiers__dram": {"kind": "dram", "capacity": "1000 TiB", **FREE},
+    "tiers__nvme": {"kind": "nvme", "capacity": "100000 TiB", "rated_writes": "1e9 TB", **FREE},
+    "deployment__gpu__host_link": 1e15,
+}
+
+
+@pytest.fixture(scope="module")
+def table():
+    return planned()
+
+
+@pytest.mark.parametrize("step", ["reuse.resident", "reuse.timely", "reuse.saved_prefill"])
+def test_tiers_sum_to_the_total(table, step):
+    total = table.value(step, arm="all_tiers", tier="", population="")
+    parts = [row.value for row in table.select(quantity=step, arm="all_tiers", population="") if row.tier]
+    assert len(parts) == 3
+    assert total == pytest.approx(sum(parts), rel=1e-12)
+
+
+@pytest.mark.parametrize("step", ["reuse.ceiling", "reuse.resident", "reuse.timely"])
+def test_populations_sum_to_the_total(table, step):
+    total = table.value(step, arm="all_tiers", tier="", population="")
+    parts = [row.value for row in table.select(quantity=step, arm="all_tiers", tier="") if row.population]
+    assert len(parts) == 2
+    assert total == pytest.approx(sum(parts), rel=1e-9)
+
+
+def test_chain_only_loses(table):
+    for arm in ("no_reuse", "local_reuse", "all_tiers"):
+        ceiling, resident, timely = (
+            table.value(f"reuse.{step}", arm=arm, tier="", population="") for step in ("ceiling", "resident", "timely"))
+        assert 0 <= timely <= resident <= ceiling + 1e-12 <= 1
+
+
+def test_money_multiplies_up(table):
+    rate = table.value("cost.rate", arm="all_tiers")
+    parts = [row.value for row in table.select(quantity="cost.rate", arm="")]
+    assert rate == pytest.approx(sum(parts), rel=1e-12)
+    assert table.value("cost.rate", arm="local_reuse") == table.value("cost.rate", tier="hbm")
+    qualified = table.value("goodput.qualified_sessions_per_second", arm="all_tiers")
+    assert table.value("cost.per_qualified_session", arm="all_tiers") * qualified == pytest.approx(rate, rel=1e-12)
+
+
+def test_capacity_multiplies_up(table):
+    per_token = table.value("size.growing_bytes_per_token")
+    assert per_token == 131_072  # Llama-3.1-8B, bf16: 2 x 32 layers x 8 heads x 128 x 2 bytes
+    for tier in ("hbm", "dram", "nvme"):
+        nbytes, tokens = (table.value(f"capacity.{what}", tier=tier) for what in ("bytes", "tokens"))
+        assert nbytes == pytest.approx(tokens * per_token, rel=1e-12)
+    assert table.value("capacity.bytes", tier="dram") == 256 * 2**30
+    assert table.value("capacity.bytes", tier="nvme") == 2 * 3.2e12
+
+
+def test_no_reuse_offered_is_the_no_reuse_arm_exactly():
+    """Sessions of one turn without a shared prefix: nothing was ever computed before."""
+    text_changes = {"workload": {"once": {
+        "kind": "sessions", "arrivals": "2 /s", "first_tokens": {"lognormal": {"median": 1000, "p90": 4000}},
+        "new_tokens": 0, "output_tokens": 100, "turns": 1, "pauses": {"none": {"constant": "1 s"}}}}}
+    found = planned(**text_changes)
+    same = [row.quantity for row in found.select(arm="no_reuse")
+            if row.quantity.startswith(("latency.", "goodput.", "reuse.")) and not row.population]
+    assert len(same) > 8
+    for quantity in same:
+        for arm in ("local_reuse", "all_tiers"):
+            np.testing.assert_array_equal(found.value(quantity, arm=arm, tier="", population=""),
+                                          found.value(quantity, arm="no_reuse", tier="", population=""))
+
+
+def test_free_and_instant_tiers_give_the_ceiling():
+    found = planned(**FREE_AND_INSTANT)
+    ceiling = found.value("reuse.ceiling", arm="all_tiers", tier="", population="")
+    timely = found.value("reuse.timely", arm="all_tiers", tier="", population="")
+    assert timely == pytest.approx(ceiling, abs=2e-3)  # the stated quadrature error of the closed form
+
+
+@settings(max_examples=8)
+@given(small=st.floats(1e9, 3e12), factor=st.floats(1.0, 50.0), chain=st.sampled_from(["inclusive", "exclusive"]))
+def test_more_capacity_never_lowers_ceiling_or_resident(small, factor, chain):
+    less, more = (planned(tiers__dram__capacity=c, compare=["all_tiers"], slo=None,
+                          policy={"chain": chain}) for c in (small, small * factor))
+    for step in ("reuse.ceiling", "reuse.resident"):
+        low, high = (t.value(step, arm="all_tiers", tier="", population="") for t in (less, more))
+        assert high >= low - 2e-3
+
+
+def test_longer_drives_life_with_fewer_writes():
+    everything, second = (planned(policy={"admission": {"second_use": flag}}, compare=["all_tiers"], slo=None)
+                          for flag in (False, True))
+    assert second.value("endurance.write_rate", tier="nvme") < everything.value("endurance.write_rate", tier="nvme")
+    for found in (everything, second):
+        life = found.value("endurance.lifetime", tier="nvme")
+        budget, rate = (found.value(f"endurance.{what}", tier="nvme") for what in ("write_budget", "write_rate"))
+        # lifetime x rate = target x budget: the same rated wear
+        assert life * rate == pytest.approx(5 * 365 * 86_400 * budget, rel=1e-12)
+
+
+def test_a_hit_that_loses_is_recomputed_and_not_timely():
+    found = planned(tiers__nvme__read_bandwidth="1 MB/s", tiers__dram__capacity="1 GiB", compare=["all_tiers"])
+    assert found.value("reuse.resident", arm="all_tiers", tier="nvme", population="") > 0.05
+    assert found.value("reuse.timely", arm="all_tiers", tier="nvme", population="") == 0
+    assert found.value("load.tier_utilisation", tier="nvme") == 0  # nothing is fetched in vain
+
+
+def test_a_model_that_does_not_fit_says_what_would():
+    found = planned(model={"preset": "llama-3.1-70b"})
+    row, = found.select(quantity="capacity.hbm_pool").rows
+    assert row.value < 0
+    # 141.1 GB of bf16 weights; one GPU gives 81,559 MiB x 0.9 - 4 GB = 73.0 GB, two give 145.9 GB
+    assert "tensor_parallel 2 would fit" in row.flags[0]
+    assert not found.select(quantity="cost.per_qualified_session").rows
+
+
+@pytest.mark.parametrize(("change", "named"), [
+    ({"prices": {}}, "prices.gpu"),
+    ({"prices__dram": None}, "prices.dram"),
+    ({"tiers__dram": {"kind": "dram", "capacity": "1 TiB"}}, "tiers.dram.read_bandwidth"),
+    ({"tiers__dram": {"kind": "dram", "read_bandwidth": "1 GB/s"}}, "tiers.dram.capacity"),
+    ({"tiers__nvme": {"kind": "nvme", "capacity": "1 TB", "read_bandwidth": "5 GB/s"}}, "tiers.nvme.rated_writes"),
+])
+def test_a_missing_number_is_refused_by_name(change, named):
+    with pytest.raises(MissingNumberError, match=named.replace(".", r"\.")):
+        planned(**change)
+
+
+def test_sweeps_equal_single_runs():
+    """A swept number gives at every point what a study with that one number gives."""
+    values = ["64 GiB", "256 GiB", "1 TiB"]
+    swept = planned(sweep={"tiers.dram.capacity": values})
+    singles = [planned(tiers__dram__capacity=value) for value in values]
+    for row in swept:
+        for i, single in enumerate(singles):
+            alone, = (r for r in single if r.key == row.key)
+            np.testing.assert_allclose(np.broadcast_to(row.value, (3,))[i], alone.value, rtol=1e-9, equal_nan=True)
+
+
+def test_prices_drawn_leave_everything_else_alone():
+    drawn = planned(uncertain={"prices.nvme": {"loguniform": ["0.1 USD/GB", "0.4 USD/GB"]}}, monte_carlo={"draws": 50})
+    alone = planned()
+    assert np.ndim(drawn.value("reuse.timely", arm="all_tiers", tier="", population="")) <= 1
+    np.testing.assert_allclose(np.unique(drawn.value("reuse.timely", arm="all_tiers", tier="", population="")),
+                               alone.value("reuse.timely", arm="all_tiers", tier="", population=""))
+    cost = drawn.value("cost.rate", tier="nvme")
+    assert cost.shape == (50,) and len(np.unique(cost)) == 50
+
+
+def test_study_repr_says_what_it_is():
+    assert "Llama-3.1-8B" in repr(study()) and "hbm > dram > nvme" in repr(study())
