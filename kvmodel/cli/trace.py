@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
-import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
+from kvmodel.cli.console import write_output
 from kvmodel.errors import KvmodelError
-
-STANDARD_OUTPUT = "-"
 
 
 def trace(
@@ -71,12 +67,8 @@ def trace(
 
 
 def trace_command(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Traces: plain, .gz or .zst; - for stdin.")
-    ],
-    format: Annotated[
-        str, typer.Option("--format", help="Trace format; auto looks at the first line.")
-    ] = "auto",
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Traces: plain, .gz or .zst; - for stdin.")],
+    format: Annotated[str, typer.Option("--format", help="Trace format; auto looks at the first line.")] = "auto",
     block_tokens: Annotated[
         int | None,
         typer.Option("--block-tokens", min=1, help="Tokens per block, when the trace does not say."),
@@ -103,18 +95,14 @@ def trace_command(
     ] = 1.0,
     session_interval: Annotated[
         float | None,
-        typer.Option(
-            "--session-interval", min=0, help="Session files: seconds from one session's start to the next."
-        ),
+        typer.Option("--session-interval", min=0, help="Session files: seconds from one session's start to the next."),
     ] = None,
     sort: Annotated[bool, typer.Option("--sort", help="Put requests in order of time first.")] = False,
     skip_bad_lines: Annotated[
         bool,
         typer.Option("--skip-bad-lines", help="Count lines that break their format instead of stopping."),
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document (a list for several files).")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document (a list for several files).")] = False,
     output: Annotated[str, typer.Option("-o", "--output", help="File for the result; - for stdout.")] = "-",
     curve: Annotated[
         str | None, typer.Option("--curve", help="CSV file for every step of the exact LRU curve.")
@@ -141,13 +129,10 @@ def trace_command(
     if show is not None:
         sys.stderr.write("\r\033[K")
     if as_json:
-        text = (
-            json.dumps(documents[0] if len(documents) == 1 else documents, indent=2, allow_nan=False) + "\n"
-        )
+        text = json.dumps(documents[0] if len(documents) == 1 else documents, indent=2, allow_nan=False) + "\n"
     else:
         text = "\n".join(report(document) for document in documents)
-    with _output(output) as stream:
-        stream.write(text)
+    write_output(text, output)
 
 
 def report(document: dict[str, Any]) -> str:
@@ -167,13 +152,10 @@ def report(document: dict[str, Any]) -> str:
         if document[key]:
             spread = document[key]
             lines.append(
-                f"  {name} tokens: mean {spread['mean']:,.0f}, median {spread['p50']:,.0f}, "
-                f"p99 {spread['p99']:,.0f}"
+                f"  {name} tokens: mean {spread['mean']:,.0f}, median {spread['p50']:,.0f}, p99 {spread['p99']:,.0f}"
             )
     if document["infinite_cache"]:
-        lines += (
-            _infinite_lines(document) + _curve_lines(document) + _time_lines(document) + _knee_lines(document)
-        )
+        lines += _infinite_lines(document) + _curve_lines(document) + _time_lines(document) + _knee_lines(document)
     return "\n".join([*lines, *(f"  note: {note}" for note in document["notes"])]) + "\n"
 
 
@@ -305,30 +287,8 @@ def _write_curve(path: str, read: Any) -> None:
 
     stream = run_stream(read)
     curve = lru_curve(stream, stack_distances(stream))
-    with _output(path) as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(["capacity_blocks", "hit_blocks", "block_accesses"])
-        rows.writerows((c, h, curve.total) for c, h in zip(curve.capacity_blocks, curve.hits, strict=True))
-
-
-@contextmanager
-def _output(path: str) -> Iterator[Any]:
-    """stdout, or a file that appears whole or not at all: written beside its place, then moved there."""
-    if path == STANDARD_OUTPUT:
-        yield sys.stdout
-        return
-    target = Path(path)
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise KvmodelError(f"{path}: {error.strerror}") from error
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            yield file
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    table = io.StringIO()
+    rows = csv.writer(table, lineterminator="\n")
+    rows.writerow(["capacity_blocks", "hit_blocks", "block_accesses"])
+    rows.writerows((c, h, curve.total) for c, h in zip(curve.capacity_blocks, curve.hits, strict=True))
+    write_output(table.getvalue(), path)

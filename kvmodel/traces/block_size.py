@@ -45,9 +45,7 @@ def consistent_block_tokens(trace: Trace, block_tokens: int) -> bool:
     """Whether every request lists as many blocks as its length asks for, either way of counting the last
     one.
     """
-    return len(_filled(trace)[0]) == 0 or any(
-        low <= block_tokens <= high for low, high in block_token_bounds(trace)
-    )
+    return len(_filled(trace)[0]) == 0 or any(low <= block_tokens <= high for low, high in block_token_bounds(trace))
 
 
 def _filled(trace: Trace) -> tuple[np.ndarray, np.ndarray]:

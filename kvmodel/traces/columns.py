@@ -110,9 +110,7 @@ class TraceBuilder:
         self.in_order = in_order
         self.block_tokens: int | None = None
         self.common_clock = True
-        self._numbers = {
-            key: array("q") for key in ("time", "input", "output", "session", "pause", "kind", "ranges")
-        }
+        self._numbers = {key: array("q") for key in ("time", "input", "output", "session", "pause", "kind", "ranges")}
         self._starts, self._counts = array("q"), array("q")
         self._ids, self._id_lengths = array("q"), array("q")
         self._names: dict[Hashable, int] = {}
@@ -127,9 +125,7 @@ class TraceBuilder:
     def set_block_tokens(self, value: int) -> None:
         """Block size as the file states it; a file with two sizes is refused."""
         if self.block_tokens not in (None, value):
-            raise BadRecord(
-                f"block_tokens is {value} here but {self.block_tokens} before; one trace has one size"
-            )
+            raise BadRecord(f"block_tokens is {value} here but {self.block_tokens} before; one trace has one size")
         self.block_tokens = value
 
     def add(self, request: Request) -> None:

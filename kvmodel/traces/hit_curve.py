@@ -62,9 +62,7 @@ def input_tokens_of_rows(stream: RunStream, trace: Trace, *, full_blocks: bool =
     length = trace.input_tokens[stream.request]
     if full_blocks:
         length = length // size * size
-    return np.minimum((stream.offset + stream.blocks) * size, length) - np.minimum(
-        stream.offset * size, length
-    )
+    return np.minimum((stream.offset + stream.blocks) * size, length) - np.minimum(stream.offset * size, length)
 
 
 def prefix_needed_blocks(stream: RunStream, depth: np.ndarray) -> np.ndarray:

@@ -107,8 +107,6 @@ def cliffs(curve: HitCurve) -> list[Cliff]:
         if gained[k] < CLIFF_SHARE:
             break
         candidate = Cliff(int(below[k]), int(curve.capacity_blocks[k]), float(gained[k]))
-        if all(
-            candidate.fits_blocks < c.below_blocks or candidate.below_blocks > c.fits_blocks for c in found
-        ):
+        if all(candidate.fits_blocks < c.below_blocks or candidate.below_blocks > c.fits_blocks for c in found):
             found.append(candidate)
     return found

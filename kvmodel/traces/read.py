@@ -115,7 +115,5 @@ def _with_block_tokens(trace: Trace, asked: int | None, usual: int | None) -> Tr
         )
     if consistent_block_tokens(trace, value):
         return replace(trace, block_tokens=int(value))
-    note = (
-        f"{value} tokens per block do not fit the lengths of every request; token ratios rest on the lengths"
-    )
+    note = f"{value} tokens per block do not fit the lengths of every request; token ratios rest on the lengths"
     return replace(trace, block_tokens=int(value), notes=(*trace.notes, note))

@@ -93,9 +93,7 @@ def working_set(stream: RunStream, previous: np.ndarray, time_us: np.ndarray, wi
     return WorkingSet(window_s, mean, int(after.max(initial=0)), seen)
 
 
-def _held_at_requests(
-    enters: np.ndarray, leaves: np.ndarray, blocks: np.ndarray, requests: int
-) -> np.ndarray:
+def _held_at_requests(enters: np.ndarray, leaves: np.ndarray, blocks: np.ndarray, requests: int) -> np.ndarray:
     """Blocks held at each request, when every row's blocks are held from request `enters` until before
     `leaves`.
     """

@@ -53,9 +53,7 @@ def stack_distances(stream: RunStream, *, last_to_first: bool = False) -> StackD
 
     distance, depth, previous_row = (np.empty(rows, dtype=np.int64) for _ in range(3))
     distance[order] = np.where(previous >= 0, earlier[touch_at] - touched_until[previous] + blocks, UNSEEN)
-    depth[order] = np.where(
-        previous_request >= 0, earlier[lookup_at] - touched_until[previous_request], UNSEEN
-    )
+    depth[order] = np.where(previous_request >= 0, earlier[lookup_at] - touched_until[previous_request], UNSEEN)
     previous_row[order] = np.where(previous >= 0, order[previous], NEVER)
     return StackDistances(distance, depth, previous_row)
 

@@ -117,9 +117,7 @@ def trace_summary(trace: Trace, options: SummaryOptions | None = None) -> dict[s
         if not document["belady"]:
             notes.append("the best possible takes long here; name capacities to have it worked out")
     else:
-        notes.append(
-            "when sessions start is not recorded: no common cache; give a session interval for curves"
-        )
+        notes.append("when sessions start is not recorded: no common cache; give a session interval for curves")
     return document | {"sampling": _sampling(analysed), "notes": notes, "definitions": DEFINITIONS}
 
 
@@ -164,9 +162,7 @@ def _infinite_cache(a: _Analysed) -> dict[str, Any]:
     accesses, length = stream.block_accesses, int(trace.input_tokens.sum())
     hit_blocks = int(stream.blocks[leading].sum())
     per_request = np.bincount(stream.request, weights=tokens, minlength=trace.requests)
-    blocks_per_request = np.bincount(
-        stream.request, weights=stream.blocks * leading, minlength=trace.requests
-    )
+    blocks_per_request = np.bincount(stream.request, weights=stream.blocks * leading, minlength=trace.requests)
     some = trace.input_tokens > 0
     mean = float(np.mean(per_request[some] / trace.input_tokens[some])) if some.any() else None
     reused = accesses - stream.unique_blocks
@@ -221,10 +217,7 @@ def _belady(a: _Analysed, capacities: Sequence[int]) -> list[dict[str, Any]]:
     if a.options.capacities is None and len(a.stream.run) > BELADY_UNASKED_ROWS:
         return []
     hits = [belady_hits(a.stream, a.forward.previous, a.on_sample(c)) for c in capacities]
-    return [
-        {"capacity_blocks": c} | _hits(h, a.stream.block_accesses)
-        for c, h in zip(capacities, hits, strict=True)
-    ]
+    return [{"capacity_blocks": c} | _hits(h, a.stream.block_accesses) for c, h in zip(capacities, hits, strict=True)]
 
 
 def _prefix_forward(a: _Analysed, capacities: Sequence[int]) -> list[dict[str, Any]]:
@@ -291,9 +284,7 @@ def _knee(a: _Analysed) -> dict[str, Any]:
             "capacity_blocks": whole(found.capacity_blocks),
             "hits_per_block_hour": price,
             "holds_from_hits_per_block_hour": round(found.lowest / hours, 6),
-            "holds_to_hits_per_block_hour": round(found.highest / hours, 6)
-            if np.isfinite(found.highest)
-            else None,
+            "holds_to_hits_per_block_hour": round(found.highest / hours, 6) if np.isfinite(found.highest) else None,
         }
     return knee
 
@@ -362,8 +353,7 @@ def _sampling(a: _Analysed) -> dict[str, Any] | None:
         "counts": "requests, accesses and unique blocks are the sample's; capacities and working sets are "
         "scaled to the whole trace",
         "error": [
-            {"capacity_blocks": c, "standard_error": _rounded(e), "scaling_bias": _rounded(bias)}
-            for c, e, bias in rows
+            {"capacity_blocks": c, "standard_error": _rounded(e), "scaling_bias": _rounded(bias)} for c, e, bias in rows
         ],
     }
 

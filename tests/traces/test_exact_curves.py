@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pytest
-import trace_oracle as oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from kvmodel.traces.belady import belady_hits
 from kvmodel.traces.hit_curve import lru_curve
 from kvmodel.traces.prefix_tree import run_stream
 from kvmodel.traces.stack_distance import earlier_sums, stack_distances
+from tests.traces import trace_oracle as oracle
 
 FORESTS = st.lists(st.lists(st.integers(0, 2), max_size=9), min_size=1, max_size=14)
 ANY_IDS = st.lists(st.lists(st.integers(0, 12), max_size=9), min_size=1, max_size=14)
@@ -23,10 +23,7 @@ ANY_IDS = st.lists(st.lists(st.integers(0, 12), max_size=9), min_size=1, max_siz
 def as_tree(branches: list[list[int]]) -> list[list[int]]:
     """Block ids that name a block and all before it: equal branch prefixes get equal ids."""
     names: dict[tuple[int, ...], int] = {}
-    return [
-        [names.setdefault(tuple(path[: k + 1]), 7 * len(names)) for k in range(len(path))]
-        for path in branches
-    ]
+    return [[names.setdefault(tuple(path[: k + 1]), 7 * len(names)) for k in range(len(path))] for path in branches]
 
 
 def loops(length: int, times: int) -> list[list[int]]:
@@ -81,9 +78,7 @@ def check_all_capacities(path, requests, lengths):
         assert document["lru"][k]["hit_blocks"] == oracle.lru_hits(requests, capacity)
         assert document["belady"][k]["hit_blocks"] == oracle.belady_hits(requests, capacity)
         for key, backwards in (("prefix_lru_forward_touch", False), ("prefix_lru_reverse_touch", True)):
-            blocks, tokens, anywhere = oracle.prefix_lru(
-                requests, capacity, lengths, 4, last_to_first=backwards
-            )
+            blocks, tokens, anywhere = oracle.prefix_lru(requests, capacity, lengths, 4, last_to_first=backwards)
             got = document[key][k]
             assert got["prefix_block_hit_ratio"] == share(blocks, accesses)
             assert got["prefix_token_hit_ratio"] == share(tokens, sum(lengths))
@@ -117,11 +112,7 @@ def test_no_rule_beats_belady_and_more_cache_never_hurts(tmp_path_factory, reque
     distances = stack_distances(stream)
     curve = lru_curve(stream, distances)
     best = belady_hits(stream, distances.previous, capacity)
-    assert (
-        int(curve.hits_at(np.array(capacity)))
-        <= best
-        <= belady_hits(stream, distances.previous, capacity + 1)
-    )
+    assert int(curve.hits_at(np.array(capacity))) <= best <= belady_hits(stream, distances.previous, capacity + 1)
     assert np.all(np.diff(curve.hits) > 0)
 
 
@@ -169,8 +160,6 @@ def test_ranges_and_ids_are_the_same_trace_and_ranges_are_not_expanded(tmp_path)
 
 @given(st.lists(st.tuples(st.integers(-1, 9), st.integers(0, 5)), max_size=40))
 def test_earlier_sums_equal_a_double_loop(pairs):
-    key, weight = (
-        np.array(column, dtype=np.int64) for column in (zip(*pairs, strict=True) if pairs else ((), ()))
-    )
+    key, weight = (np.array(column, dtype=np.int64) for column in (zip(*pairs, strict=True) if pairs else ((), ())))
     expected = [sum(weight[j] for j in range(i) if key[j] <= key[i]) for i in range(len(pairs))]
     assert earlier_sums(key, weight).tolist() == expected

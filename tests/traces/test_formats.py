@@ -10,9 +10,9 @@ import json
 import sys
 
 import pytest
-import trace_oracle as oracle
 
 from kvmodel.traces import FORMATS, SummaryOptions, TraceError, read_trace, trace_summary
+from tests.traces import trace_oracle as oracle
 
 MOONCAKE = (
     '{"timestamp": 27482, "input_length": 6955, "output_length": 52, '
@@ -34,9 +34,7 @@ SESSIONS = (
     '{"t": 0.0, "a": 0, "in": 64, "out": 9, "stop": "", "hash_ranges": [[1, 1]]}]}\n'
 )
 AZURE = (
-    "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-    "2023-11-16 18:17:03.9799600,4808,10\n"
-    "2023-11-16 18:17:04.0319600,3180,8\n"
+    "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n2023-11-16 18:17:04.0319600,3180,8\n"
 )
 BURSTGPT = (
     "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import trace_oracle as oracle
 import typer
 from typer.testing import CliRunner
 
 from kvmodel.cli.trace import report, trace, trace_command
 from kvmodel.errors import KvmodelError
 from kvmodel.traces import TraceError, read_trace
+from tests.traces import trace_oracle as oracle
 
 LOOPS = [list(range(10)), [1, 2, 3], list(range(10)), list(range(4))]
 
@@ -76,9 +76,7 @@ def test_wrong_sizes_are_usage_errors(tmp_path, run, words):
 
 def test_tiers_add_up_and_bytes_follow(tmp_path):
     path = oracle.write_jsonl(tmp_path / "t.jsonl", LOOPS)
-    (document,) = trace(
-        [str(path)], capacities=[10], tiers=[("hbm", 4), ("dram", 6)], kv_bytes_per_token=100.0
-    )
+    (document,) = trace([str(path)], capacities=[10], tiers=[("hbm", 4), ("dram", 6)], kv_bytes_per_token=100.0)
     assert sum(t["block_hit_ratio"] for t in document["tiers"]) == pytest.approx(
         document["lru"][0]["block_hit_ratio"], abs=2e-6
     )

@@ -1,0 +1,152 @@
+"""Workload records estimated from traces: known sessions are found again, and errors against exact curves
+are as stated.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from kvmodel.cli.fit import fit_command
+from kvmodel.traces import TraceError, read_trace
+from kvmodel.traces.fit import fit_workload
+from kvmodel.traces.fitted_laws import fitted_laws
+from kvmodel.traces.prefix_tree import run_stream
+from kvmodel.traces.recorded_curve import recorded_hit_ratio
+from kvmodel.traces.session_records import session_records
+from kvmodel.traces.stack_distance import stack_distances
+from tests.traces import trace_oracle as oracle
+
+
+def conversations(sessions: int, turns: int) -> tuple[list[list[int]], list[int]]:
+    """Requests and times [ms]: one shared head block, 10 own blocks at first and 5 more each turn, every
+    60 s; session k starts at 7 k s.
+    """
+    rows = []
+    for k in range(sessions):
+        for turn in range(turns):
+            own = range(1000 * (k + 1), 1000 * (k + 1) + 10 + 5 * turn)
+            rows.append((7000 * k + 60_000 * turn, [0, *own]))
+    rows.sort(key=lambda row: row[0])
+    return [ids for _, ids in rows], [time for time, _ in rows]
+
+
+@pytest.fixture
+def trace(tmp_path):
+    requests, times = conversations(50, 4)
+    return read_trace(oracle.write_jsonl(tmp_path / "t.jsonl", requests, times=times))
+
+
+def test_sessions_are_recovered_from_the_tree_alone(trace):
+    records = session_records(trace, run_stream(trace))
+    assert records.starts.sum() == 50 and set(records.turns) == {4}
+    assert set(records.pause_s[~records.starts]) == {60.0}
+    assert set(records.new_tokens[~records.starts]) == {5 * 4 - 1}  # one token is the answer of the turn before
+    assert set(records.head_tokens[1:]) == {4}
+
+
+def test_a_rewritten_context_is_a_new_session(tmp_path):
+    requests = [list(range(20)), list(range(25)), [*range(5), *range(100, 120)]]
+    trace = read_trace(oracle.write_jsonl(tmp_path / "t.jsonl", requests))
+    assert session_records(trace, run_stream(trace)).parent.tolist() == [-1, 0, -1]
+
+
+def test_workload_has_the_shape_of_a_study(trace):
+    fitted = fit_workload(trace)
+    agents = fitted["workload"]["agents"]
+    assert agents["kind"] == "sessions" and agents["turns"] == {"geometric": {"mean": 4.0}}
+    assert agents["new_tokens"] == "19 tokens" and agents["output_tokens"] == "1 tokens"
+    assert agents["pauses"] == {"all": {"share": 1.0, "constant": "60 s"}}
+    assert float(agents["arrivals"].removesuffix(" /s")) == pytest.approx(50 / trace.duration_us * 1e6, rel=1e-3)
+    assert fitted["workload"]["head"]["kind"] == "shared_prefix"
+    json.dumps(fitted, allow_nan=False)
+
+
+def test_workload_passes_the_records_of_a_study(trace):
+    from kvmodel.workloads.sessions import Sessions
+    from kvmodel.workloads.shared_prefix import SharedPrefix
+
+    workload = fit_workload(trace)["workload"]
+    Sessions.model_validate(workload["agents"])
+    SharedPrefix.model_validate(workload["head"])
+
+
+def test_lognormal_laws_are_found_again(tmp_path):
+    """Sizes and pauses drawn from known laws come back within a few standard errors."""
+    rng = np.random.default_rng(5)
+    rows = []
+    for k in range(800):
+        time, blocks = 10.0 * k, 1 + int(rng.lognormal(4.0, 0.5))
+        for _ in range(3):
+            rows.append((int(1000 * time), list(range(10_000 * (k + 1), 10_000 * (k + 1) + blocks))))
+            time, blocks = time + rng.lognormal(3.0, 1.0), blocks + 1 + int(rng.lognormal(3.0, 0.7))
+    rows.sort(key=lambda row: row[0])
+    path = oracle.write_jsonl(tmp_path / "t.jsonl", [ids for _, ids in rows], times=[time for time, _ in rows])
+    trace = read_trace(path)
+    fitted = fitted_laws(trace, session_records(trace, run_stream(trace)))
+    (_, pause), *_ = fitted.pauses.values()
+    assert fitted.mean_turns == 3.0
+    assert float(pause.mean) == pytest.approx(np.exp(3.5), rel=0.15)
+    assert pause.sigma == pytest.approx(1.0, abs=0.1)
+    assert fitted.new_tokens.sigma == pytest.approx(0.7, abs=0.1)
+
+
+def test_recorded_curve_has_the_right_ends(tmp_path):
+    """A context that does not fit never hits; with room for everything all returns do."""
+    trace = read_trace(oracle.write_jsonl(tmp_path / "t.jsonl", [list(range(100))] * 6))
+    stream = run_stream(trace)
+    ratio = recorded_hit_ratio(trace, stream, stack_distances(stream).previous, np.array([99, 10_000]))
+    assert ratio[0] == 0 and ratio[1] == pytest.approx(5 / 6, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "largest", "mean", "largest_laws"),
+    [("mooncake_conversation", 0.01, 0.005, 0.05), ("weka_cc_interleaved", 0.05, 0.015, 0.05)],
+)
+def test_errors_against_the_exact_curves(reference_data, name, largest, mean, largest_laws):
+    """Bars of the project for recorded contexts and pauses; the laws' own error is only watched."""
+    comparison = fit_workload(read_trace(reference_data(f"traces/{name}.jsonl.gz")))["comparison"]
+    assert comparison["records"]["largest_error"] <= largest
+    assert comparison["records"]["mean_error"] <= mean
+    assert comparison["records"]["largest_error_if_stationary"] <= largest
+    assert comparison["laws"]["largest_error"] <= largest_laws
+
+
+def test_kinds_of_pauses_of_session_files(reference_data):
+    """Medians of the main threads are 9 s after a tool call and 233 s after a turn of the human (ground
+    truth).
+    """
+    pauses = fit_workload(read_trace(reference_data("traces/weka_cc_sessions.jsonl.gz")))["workload"]["agents"][
+        "pauses"
+    ]
+    assert set(pauses) == {"tool", "human"}
+    medians = {}
+    for kind, pause in pauses.items():
+        law = pause["lognormal"]
+        medians[kind] = float(law["mean"].removesuffix(" s")) / np.exp(law["sigma"] ** 2 / 2)
+    assert pauses["human"]["share"] == pytest.approx(2118 / (2118 + 36021), abs=0.02)
+    assert medians["tool"] < 20 < 100 < medians["human"]
+
+
+def test_what_cannot_be_fitted_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.97,4808,10\n")
+    with pytest.raises(TraceError, match="without block ids"):
+        fit_workload(read_trace(tmp_path / "a.csv"))
+    with pytest.raises(TraceError, match="no request continues another"):
+        fit_workload(read_trace(oracle.write_jsonl(tmp_path / "t.jsonl", [[1], [2], [3]])))
+
+
+def test_command_prints_a_section_to_paste(tmp_path):
+    requests, times = conversations(30, 3)
+    path = oracle.write_jsonl(tmp_path / "t.jsonl", requests, times=times)
+    app = typer.Typer()
+    app.command()(fit_command)
+    printed = CliRunner().invoke(app, [str(path)]).stdout
+    assert yaml.safe_load(printed)["workload"]["agents"]["kind"] == "sessions"
+    assert "largest difference" in printed
+    assert "comparison" in json.loads(CliRunner().invoke(app, [str(path), "--json"]).stdout)
