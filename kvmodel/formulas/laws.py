@@ -43,6 +43,13 @@ Array = NDArray[Any]
 P90 = 1.2815515655446004  # standard normal quantile of 0.9
 
 
+def _log1p(z: Array) -> Array:
+    """log(1 + z) of complex z, accurate for small z (numpy's own is not: it adds the one first); -18 at z =
+    -1."""
+    growth = np.maximum(z.real * (2.0 + z.real) + z.imag**2, -1.0 + 1e-16)
+    return 0.5 * np.log1p(growth) + 1j * np.arctan2(z.imag, 1.0 + z.real)
+
+
 class Law:
     """A non-negative random variable. Subclasses give `parameters`, `mean`, `second_moment`, `cdf`,
     `restricted_mean`, `quantile`, `laplace_deficit` and `sample`; the rest follows."""
@@ -384,7 +391,7 @@ class Gamma(Law):
         return special.gammaincinv(self.order, p) * self.scale
 
     def laplace_deficit(self, s: ArrayLike) -> Array:
-        return -np.expm1(-np.asarray(self.order) * np.log1p(np.asarray(s, complex) * self.scale))
+        return -np.expm1(-np.asarray(self.order) * _log1p(np.asarray(s, complex) * self.scale))
 
 
 @dataclass(frozen=True)
@@ -652,7 +659,7 @@ class FixedTurns(Turns):
         j, e = np.asarray(self.count, float) - 1.0, np.asarray(e, complex)
         zero = e == 0.0
         safe = np.where(zero, 0.5, e)
-        return np.where(zero, j, -np.expm1(j * np.log1p(-np.where(safe == 1.0, 1.0 - 1e-16, safe))) / safe)
+        return np.where(zero, j, -np.expm1(j * _log1p(-safe)) / safe)
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         return np.full(size, int(self.count))

@@ -98,6 +98,7 @@ class _Sharers(NamedTuple):
     """All streams at the frequencies; mappings by id of the stream and of the prefix."""
 
     streams: Sequence[SessionStream]
+    touch: Touch
     contexts: dict[int, _Context]
     own: dict[int, Array]  # transform in C of the private tokens found beside nothing
     pools: dict[int, _Pool]
@@ -108,25 +109,28 @@ def _sharers(streams: Sequence[SessionStream], s: Array, touch: Touch) -> _Share
     pools = {}
     for prefix, users in shared_pools(streams):
         head, groups = np.exp(-s * prefix.tokens), (prefix.share, prefix.count)
-        found = (1.0 - head) / s**2
-        if touch == "forward":
-            found = (
-                prefix.tokens * head / s * _context_at_touch(users, [contexts[id(user)] for user in users])
-            )
+        found = (1.0 - head) / s**2 if touch == "reverse" else prefix.tokens * head / s
         share, count = (variant_groups(values, s.ndim - 1) for values in groups)
         pools[id(prefix)] = _Pool(users, share, count, head, found)
     if touch == "reverse":
         own = {key: context.paused / s**2 for key, context in contexts.items()}
     else:
         own = {id(stream): _mean_context(stream, s) / s for stream in streams}
-    return _Sharers(streams, contexts, own, pools)
+    return _Sharers(streams, touch, contexts, own, pools)
 
 
-def _context_at_touch(users: Sequence[SessionStream], contexts: Sequence[_Context]) -> Array:
-    """Transform of the private context that lies over a head after one touch of it."""
-    pairs = zip(users, contexts, strict=True)
-    deficit = sum(user.arrival_rate * (context.paused + context.finished) for user, context in pairs)
-    return 1.0 - deficit / sum(user.arrival_rate * user.turns.mean for user in users)
+def _over_heads(sharers: _Sharers, pool: _Pool, t: Array) -> list[tuple[ArrayLike, ArrayLike]]:
+    """Transform of the private context that lies over a head last touched t ago, if by others and if by the
+    session itself, for each user of the pool. None lies over it in reverse order. The others' last touch was
+    that of a session that waits longer than t or has finished; its own left a waiting context."""
+    if sharers.touch == "reverse":
+        return [(1.0, 1.0)] * len(pool.users)
+    rates = [(user.arrival_rate * user.outlasting(t), user.arrival_rate) for user in pool.users]
+    contexts = [sharers.contexts[id(user)] for user in pool.users]
+    deficit = sum(p * c.paused + f * c.finished for (p, f), c in zip(rates, contexts, strict=True))
+    waiting = [user.paused_moments[0] for user in pool.users]
+    others = 1.0 - deficit / sum(p * n + f for (p, f), n in zip(rates, waiting, strict=True))
+    return [(others, 1.0 - c.paused / np.maximum(n, 1e-300)) for c, n in zip(contexts, waiting, strict=True)]
 
 
 def _loss(sharers: _Sharers, streams: Sequence[SessionStream], t: Array) -> Array:
@@ -154,28 +158,42 @@ def _variants(sharers: _Sharers, pool: _Pool, t: Array) -> tuple[list[Array], li
     return whole, sessions
 
 
-def _found_after(
-    sharers: _Sharers, t: Array, value: Callable[[Array], Array]
-) -> tuple[list[Array], dict[int, Array]]:
-    """Private tokens found per session if all its pauses were t, by stream; head tokens found if the variant
-    was last touched t ago, by pool and group. The session's own head counts once beside it."""
+class _Found(NamedTuple):
+    """Tokens found after t, mappings by id of the stream."""
+
+    private: dict[int, Array]  # of one session, if all its pauses were t
+    head: dict[
+        int, tuple[Array, Array]
+    ]  # if others, if the session itself last used it t ago; groups on axis 0
+
+
+def _found_after(sharers: _Sharers, t: Array, value: Callable[[Array], Array]) -> _Found:
+    """Everybody else's transform at one pause, read off at the capacity. The session's own head counts
+    once."""
     others = np.exp(-_loss(sharers, [stream for stream in sharers.streams if stream.prefix is None], t))
     beside: dict[int, Array] = {id(None): 1.0}
-    heads = {}
+    without = {}
     for key, pool in sharers.pools.items():
         variants, sessions = _variants(sharers, pool, t)
         for count, variant in zip(pool.count, variants, strict=True):
             others = others * variant**count
-        without = heads[key] = [1.0 / variant for variant in variants]
-        groups = zip(pool.share * pool.count, sessions, without, strict=True)
+        without[key] = [1.0 / variant for variant in variants]
+        groups = zip(pool.share * pool.count, sessions, without[key], strict=True)
         beside[key] = pool.head * sum(weight * own * rest for weight, own, rest in groups)
-    private = [
-        value(sharers.own[id(stream)] * beside[id(stream.prefix)] * others) for stream in sharers.streams
-    ]
-    for key, without in heads.items():
-        found = sharers.pools[key].found * others
-        heads[key] = np.stack([value(found * rest) for rest in without])
-    return private, heads
+    private = {
+        id(stream): value(sharers.own[id(stream)] * beside[id(stream.prefix)] * others)
+        for stream in sharers.streams
+    }
+    head = {}
+    for key, pool in sharers.pools.items():
+        read: dict[int, Array] = {}
+        for user, over in zip(pool.users, _over_heads(sharers, pool, t), strict=True):
+            for law in over:
+                if id(law) not in read:
+                    found = pool.found * law * others
+                    read[id(law)] = np.stack([value(found * rest) for rest in without[key]])
+            head[id(user)] = (read[id(over[0])], read[id(over[1])])
+    return _Found(private, head)
 
 
 # ------------------------------------------------------------------------------------------- integral over the pause
@@ -184,7 +202,13 @@ def _found_after(
 def _time_nodes(streams: Sequence[SessionStream], capacity: Array) -> Array:
     """Zero and `INSTANTS` times around the characteristic time, dense where the hits fall off: W(t) passes C
     within about its own relative standard deviation, in log t divided by the slope of its mean."""
-    centre = characteristic_time(streams, capacity)
+    touched = sum(s.arrival_rate * (s.paused_moments[1] + s.finished_moments[1]) for s in streams)
+    heads = sum(s.arrival_rate * s.turns.mean * _head_tokens(s) for s in streams)
+    touches = sum(s.arrival_rate * s.turns.mean for s in streams)
+    # below one context it is not the mean of W that matters, but whether anybody came at all
+    centre = characteristic_time(
+        streams, np.maximum(capacity, (touched + heads) / np.maximum(touches, 1e-100))
+    )
     mean = working_set_mean(streams, centre)
     later = working_set_mean(streams, centre * 1.1)
     slope = np.log(np.maximum(later, 1e-200) / np.maximum(mean, 1e-200)) / np.log(1.1)
@@ -194,7 +218,9 @@ def _time_nodes(streams: Sequence[SessionStream], capacity: Array) -> Array:
     offsets = width * np.sinh(u * np.arcsinh(5.0 / width))
     bends = [level for stream in streams for level in (*stream.gap.landmarks, stream.retention)]
     bends = [np.where(np.isfinite(level), level, centre)[None] for level in bends]
-    return np.sort(np.concatenate([np.zeros((1,) + centre.shape), centre * np.exp(offsets), *bends]), axis=0)
+    times = np.sort(np.concatenate([np.zeros((1,) + centre.shape), centre * np.exp(offsets), *bends]), axis=0)
+    # nodes that coincide are set a little apart, so that slopes between neighbours exist
+    return times * (1.0 + 1e-7 * np.arange(len(times)).reshape((-1,) + (1,) * centre.ndim))
 
 
 def _halved(times: Array) -> Array:
@@ -240,16 +266,21 @@ def _own_weights(stream: SessionStream, times: Array) -> Array:
 def _variant_weights(
     stream: SessionStream, share: Array, seen: Array, ever: Array, times: Array
 ) -> tuple[Array, Array]:
-    """Weights of the time since anyone touched the session's variant, at its first turn and at later ones:
-    the others' touches are Poisson, its own last touch is one pause ago."""
+    """Weights, over all turns of a session, of the time since its variant was last touched: by others, whose
+    touches are Poisson, and by itself, one pause ago at the later turns."""
     load = share * seen + 0.0 * times
     quiet, end = np.exp(-load), np.exp(-share * ever)
     step = np.diff(load, axis=0)
     average = quiet[:-1] * np.where(step > 1e-9, -np.expm1(-step) / np.maximum(step, 1e-9), 1.0)
-    own = stream.outlasting(times)
-    own_average = _average(stream.outlasting_integral(times) + 0.0 * times, times)
+    own, own_average = (
+        stream.outlasting(times),
+        _average(stream.outlasting_integral(times) + 0.0 * times, times),
+    )
     first = _pause_weights(quiet, average, end)
-    return first, _pause_weights(quiet * own, average * own_average, end * stream.outlasting(_FOREVER))
+    later = _pause_weights(quiet * own, average * own_average, end * stream.outlasting(_FOREVER))
+    by_itself = quiet * _pause_weights(own + 0.0 * times, own_average, own[-1])
+    later_turns = stream.turns.mean - 1.0
+    return first + later_turns * (later - by_itself), later_turns * by_itself
 
 
 # ------------------------------------------------------------------------------------------------------- hit tokens
@@ -281,40 +312,39 @@ def hit_tokens(streams: Sequence[SessionStream], capacity: ArrayLike, touch: Tou
     inf.
 
     Quadrature error about 0.002 of the ceiling. In forward order a size without spread makes the curve jump,
-    and the jump is blurred over 2 % of C; a forward shared head takes the context over it from the mean
-    touch of its users.
+    and the jump is blurred over 2 % of C.
     """
     shape, depth, s = _frequencies(streams, capacity, touch)
     times = _aligned(_time_nodes(streams, depth), len(shape))
     sharers = _sharers(streams, s, touch)
-    nodes = [
-        _found_after(sharers, t, lambda transform: _SERIES[touch].value(transform, depth)) for t in times
-    ]
+    nodes = [_found_after(sharers, t, lambda f: _SERIES[touch].value(f, depth)) for t in times]
     fine, private, prefix = _halved(times), [], []
-    for i, stream in enumerate(streams):
-        left = np.stack([found[i] for found, _ in nodes])
-        private.append((_own_weights(stream, fine) * _refined(times, left)).sum(axis=0))
-        heads = [heads[id(stream.prefix)] for _, heads in nodes if stream.prefix is not None]
-        prefix.append(
-            _prefix_hits(stream, sharers.pools[id(stream.prefix)], times, np.stack(heads, 1))
-            if heads
-            else 0.0
-        )
+    for stream in streams:
+        left = _refined(times, np.stack([node.private[id(stream)] for node in nodes]))
+        private.append((_own_weights(stream, fine) * left).sum(axis=0))
+        prefix.append(0.0)
+        if stream.prefix is not None:
+            heads = [
+                np.stack(left, axis=1)
+                for left in zip(*(node.head[id(stream)] for node in nodes), strict=True)
+            ]
+            prefix[-1] = _prefix_hits(stream, sharers.pools[id(stream.prefix)], times, *heads)
     contexts = _stack([stream.paused_moments[1] for stream in streams], shape)
     whole = _stack([_head_tokens(stream) * stream.turns.mean for stream in streams], shape)
     found = [np.clip(_stack(part, shape), 0.0, most) for part, most in ((private, contexts), (prefix, whole))]
     return HitTokens(*found, contexts, whole)
 
 
-def _prefix_hits(stream: SessionStream, pool: _Pool, times: Array, heads: Array) -> Array:
-    """Head tokens found per session from those found after each time, shape (groups, times) + A."""
+def _prefix_hits(stream: SessionStream, pool: _Pool, times: Array, others: Array, itself: Array) -> Array:
+    """Head tokens found per session from those found after each time since the last touch by others and by
+    itself, shape (groups, times) + A."""
     fine = _halved(times)
     seen, ever = (sum(user.sessions_seen(t) for user in pool.users) for t in (fine, _FOREVER))
     total = 0.0
-    for share, count, left in zip(pool.share, pool.count, heads, strict=True):
-        first, later = _variant_weights(stream, share, seen, ever, fine)
-        weight = share * count * (first + (stream.turns.mean - 1.0) * later)
-        total = total + (weight * _refined(times, left)).sum(axis=0)
+    for share, count, *left in zip(pool.share, pool.count, others, itself, strict=True):
+        weights = _variant_weights(stream, share, seen, ever, fine)
+        found = [(w * _refined(times, tokens)).sum(axis=0) for w, tokens in zip(weights, left, strict=True)]
+        total = total + share * count * sum(found)
     return total
 
 
@@ -329,11 +359,9 @@ def paused_survival(
     shape, depth, s = _frequencies(streams, capacity, touch)
     sharers, share = _sharers(streams, s, touch), []
     for t in _aligned(np.asarray(pause, float), len(shape)):
-        found, _ = _found_after(sharers, t, lambda transform: _SERIES[touch].value(transform, depth))
-        whole = [np.maximum(stream.paused_moments[1], 1e-300) for stream in streams]
-        kept = [
-            (t <= stream.retention) * left / w for stream, left, w in zip(streams, found, whole, strict=True)
-        ]
+        found = _found_after(sharers, t, lambda f: _SERIES[touch].value(f, depth)).private
+        held = [found[id(stream)] * (t <= stream.retention) for stream in streams]
+        kept = [left / np.maximum(s.paused_moments[1], 1e-300) for left, s in zip(held, streams, strict=True)]
         share.append(np.clip(_stack(kept, shape), 0.0, 1.0))
     return np.stack(share, axis=1)
 

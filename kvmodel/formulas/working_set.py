@@ -231,11 +231,10 @@ def characteristic_time(streams: Sequence[SessionStream], capacity: ArrayLike) -
     touched = sum(s.arrival_rate * (s.paused_moments[1] + s.finished_moments[1]) for s in streams)
     heads = sum(s.arrival_rate * s.turns.mean * s.prefix.tokens for s in streams if s.prefix is not None)
     left = sum(s.arrival_rate * s.finished_moments[1] for s in streams)
-    low = np.log(np.maximum(capacity, 1e-200) / np.maximum(touched + heads, 1e-100))
-    high = np.log(np.maximum(capacity, 1e-200) / np.maximum(left, 1e-100))
+    high = np.log(10.0 * np.maximum(capacity, 1e-200) / np.maximum(left, 1e-100))
     target = np.minimum(capacity, 0.8 * working_set_mean(streams, np.exp(high)))
-    low, high, target = np.broadcast_arrays(low, high, target)
-    # with a retention limit the sum of touches still bounds W from above, so `low` stays a lower bound
+    low = np.log(np.maximum(target, 1e-200) / np.maximum(touched + heads, 1e-100))
+    low, high, target = np.broadcast_arrays(low, np.maximum(high, low), target)
     for _ in range(48):
         middle = 0.5 * (low + high)
         enough = working_set_mean(streams, np.exp(middle)) >= target

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kvmodel.formulas.reuse import SessionStream, Touch
 
-__all__ = ["HitRatio", "TurnLog", "hit_ratio", "simulate_sessions"]
+__all__ = ["HitRatio", "TurnLog", "hit_ratio", "sampled_events", "simulate_sessions"]
 
 Array = NDArray[Any]
 
@@ -39,7 +39,8 @@ class TurnLog:
 
     stream   index of the session's stream
     private  tokens of the session's own context before the turn; zero at the first turn           [tokens]
-    above    tokens above it in the stack, infinite if it was dropped or never seen                 [tokens]
+    above    tokens over it in the stack, infinite if it was dropped or never seen; in forward order at least
+             what the loss of its head needs                                                       [tokens]
     prefix   tokens of its shared head, zero without one                                           [tokens]
     over     tokens above the head, infinite likewise                                              [tokens]
     """
@@ -122,21 +123,22 @@ def simulate_sessions(
     Sessions that began before time zero are missing, so the warm-up must exceed the length of a session and
     the longest pause that matters. Cost: about 10 microseconds a turn.
     """
-    rng = np.random.default_rng(seed)
+    events = sampled_events(streams, horizon, np.random.default_rng(seed))
+    return _replayed(streams, events, touch, warm_up * horizon)
+
+
+def sampled_events(streams: Sequence[SessionStream], horizon: float, rng: np.random.Generator) -> Array:
+    """All turns before the horizon in time order; rows are time, stream, session, context after the turn,
+    head (-1)."""
     heads = {id(s.prefix): n for n, s in enumerate(streams) if s.prefix is not None}
     parts = []
     for index, stream in enumerate(streams):
         session, time, size, variant = _sampled_turns(stream, horizon, rng)
-        keep = time < horizon
         key = session * len(streams) + index
-        head = variant[session] * len(streams) + heads.get(id(stream.prefix), 0)
-        parts.append(
-            np.array([time, np.full(len(time), index), key, size, np.where(variant[session] < 0, -1, head)])[
-                :, keep
-            ]
-        )
+        head = np.where(variant < 0, -1, variant * len(streams) + heads.get(id(stream.prefix), 0))[session]
+        parts.append(np.array([time, np.full(len(time), index), key, size, head])[:, time < horizon])
     events = np.concatenate(parts, axis=1)
-    return _replayed(streams, events[:, np.argsort(events[0], kind="stable")], touch, warm_up * horizon)
+    return events[:, np.argsort(events[0], kind="stable")]
 
 
 class _Entries:
@@ -177,9 +179,12 @@ def _replayed(streams: Sequence[SessionStream], events: Array, touch: Touch, sta
         while expiry and expiry[0][0] < now:
             _, position, owner, entries = heapq.heappop(expiry)
             entries.drop(owner, position)
-        length = tokens[int(of)]
+        length, context = tokens[int(of)], contexts.size.get(key, 0.0)
         if now >= start:
-            rows.append((of, contexts.size.get(key, 0.0), contexts.above(key), length, heads.above(head)))
+            above, over = contexts.above(key), heads.above(head)
+            if touch == "forward" and head >= 0:
+                above = max(above, over + length - context)  # a lost head loses the context behind it
+            rows.append((of, context, above, length, over))
         touched = [(contexts, key, 2 * i + over_private, size)]
         if head >= 0:
             touched.append((heads, head, 2 * i + over_head, length))
@@ -203,7 +208,7 @@ def hit_ratio(log: TurnLog, capacity: ArrayLike, stream: int | None = None, batc
 
 def _ratio(size: Array, above: Array, touch: Touch, capacity: Array, batches: int) -> tuple[Array, Array]:
     """Ratio of sums and its standard error by the batch means of numerator minus ratio times denominator."""
-    room = capacity[:, None] - above
+    room = np.where(np.isfinite(above), capacity[:, None] - above, -np.inf)
     found = np.clip(room, 0.0, size) if touch == "reverse" else np.where(room >= size, size, 0.0)
     edges = np.linspace(0, len(size), batches + 1).astype(int)[:-1]
     top, bottom = np.add.reduceat(found, edges, axis=1), np.add.reduceat(size, edges)
