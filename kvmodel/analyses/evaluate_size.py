@@ -1,8 +1,10 @@
-"""Checks a file of observed KV-cache sizes: what is predicted for each case, and how far that is from what was printed.
+"""Checks a file of observed KV-cache sizes: what is predicted for each case, and how far that is from what
+was printed.
 
-A printed size is rounded, so the pool is known within half its last digit; a token count is reproduced when some size
-within that rounding gives it exactly. Plain formulas are also accepted within 0.15 %, the rounding of printed figures
-plus a page. Settings that a report gives only in prose (draft tokens, aligned states, batch limit) are read from it.
+A printed size is rounded, so the pool is known within half its last digit; a token count is reproduced when
+some size within that rounding gives it exactly. Plain formulas are also accepted within 0.15 %, the rounding
+of printed figures plus a page. Settings that a report gives only in prose (draft tokens, aligned states,
+batch limit) are read from it.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from typing import Any
 
 from kvmodel.analyses.size import parallel_of, with_precision
 from kvmodel.engines import Parallel
+from kvmodel.engines.engine import version_number
 from kvmodel.engines.sglang import Sglang
 from kvmodel.engines.vllm import TOKENS_BY_CONCURRENCY, Vllm
-from kvmodel.engines.engine import version_number
 from kvmodel.errors import KvmodelError, PresetError
 from kvmodel.presets import catalogue
 from kvmodel.system.config_json import read_config, read_config_file

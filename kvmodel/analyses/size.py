@@ -16,6 +16,7 @@ from kvmodel.errors import KvmodelError, PresetError, UnsupportedModelError, nea
 from kvmodel.presets import catalogue
 from kvmodel.system.config_json import read_config, read_config_file
 from kvmodel.system.llm import Llm
+from kvmodel.units import text
 
 ENGINES = {kind.model_fields["kind"].default: kind for kind in KINDS}
 RESERVE = 4e9  # bytes per GPU for activations, graphs and buffers, where nothing else is said
@@ -46,13 +47,14 @@ def kv_size(
 
     model            record, parsed config.json, preset name, or path of a config.json or its directory
     tokens           lengths of sequences [tokens]; sequence_bytes answers in the same shape
-    memory           KV pool of one rank [B]; or gpu: preset whose memory × memory_fraction − weights − reserve it is
-    max_model_len    longest request [tokens]; by default the model's own
-    tp, pp, dcp      tensor, pipeline and decode-context ranks; dp_attention: data-parallel attention groups within tp
-    engine_settings  settings of the engine record (engine_version, block_tokens, max_batched_tokens, ...)
+    memory           KV pool of one rank [B]; or gpu: preset whose memory × memory_fraction − weights −
+    reserve it is max_model_len    longest request [tokens]; by default the model's own
+    tp, pp, dcp      tensor, pipeline and decode-context ranks; dp_attention: data-parallel attention groups
+    within tp engine_settings  settings of the engine record (engine_version, block_tokens,
+    max_batched_tokens, ...)
 
-    Returns the keys model, attention, growing_bytes_per_token, fixed_bytes_per_sequence, sequence_bytes, per_rank, and
-    with an engine: engine. Nothing is guessed: what is unknown is refused by name.
+    Returns the keys model, attention, growing_bytes_per_token, fixed_bytes_per_sequence, sequence_bytes,
+    per_rank, and with an engine: engine. Nothing is guessed: what is unknown is refused by name.
     """
     llm = with_precision(model_of(model), kv_dtype, k_dtype, v_dtype, state_dtype, encoder_tokens)
     parallel = parallel_of(tp, pp, dcp, dp_attention)
@@ -113,7 +115,9 @@ def with_precision(llm: Llm, kv_dtype: str | None = None, k_dtype: str | None = 
     given = {name: value for name, value in given.items() if value is not None}
     if not given and encoder_tokens is None:
         return llm
-    return _changed(llm, tuple(given.items()), encoder_tokens) if _hashable(llm) else _change(llm, given, encoder_tokens)
+    if _hashable(llm):
+        return _changed(llm, tuple(given.items()), encoder_tokens)
+    return _change(llm, given, encoder_tokens)
 
 
 @lru_cache(maxsize=256)
@@ -136,8 +140,8 @@ def _change(llm: Llm, given: Mapping[str, str], encoder_tokens: int | None) -> L
     if encoder_tokens is not None:
         if encoder_tokens < 0:
             raise KvmodelError("encoder_tokens must not be negative")
-        groups = tuple(group.model_copy(update={"encoder_tokens": int(encoder_tokens)}) if group.kind == "cross" else group
-                       for group in groups)
+        changed = {"encoder_tokens": int(encoder_tokens)}
+        groups = tuple(group.model_copy(update=changed) if group.kind == "cross" else group for group in groups)
     try:
         return Llm(**{**fields, **given, "attention": groups, "weight_bytes": llm.stored_weight_bytes})
     except ValidationError as error:
@@ -193,8 +197,8 @@ def pool_memory(llm: Llm, gpu: str, memory_fraction: float, parallel: Parallel, 
         usable = record.memory * memory_fraction - reserve
         needed = int(np.ceil(float(llm.weight_bytes) / usable)) if usable > 0 else 0
         hint = f"; {needed} GPUs would hold the weights" if needed else ""
-        raise KvmodelError(f"{llm.name} does not fit: {weights / 1e9:.1f} GB of weights per {gpu} and {reserve / 1e9:.1f} "
-                           f"GB of reserve leave nothing of {record.memory * memory_fraction / 1e9:.1f} GB{hint}")
+        raise KvmodelError(f"{llm.name} does not fit: {text(weights, 'B')} of weights per {gpu} and "
+                           f"{text(reserve, 'B')} of reserve leave nothing of {text(record.memory * memory_fraction, 'B')}{hint}")
     return pool
 
 
@@ -218,6 +222,9 @@ def _group_answer(llm: Llm, group: Any) -> dict[str, Any]:
     for name in ("window", "chunk", "encoder_tokens"):
         if getattr(group, name, 0):
             answer[name] = getattr(group, name)
+    if bounded:  # what each token adds until the window is full
+        answer["bytes_per_token_below_window"] = _plain(
+            answer["growing_bytes_per_token"] + group.bounded_bytes(1, precision))
     if bounded:
         answer["bounded_bytes"] = _plain(bounded)
     if state:

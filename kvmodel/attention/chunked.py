@@ -11,7 +11,7 @@ from kvmodel.formulas.kv_size import Precision, Storage, bounded_tokens
 
 
 class ChunkedLocal(HeadedLayers):
-    """Keys and values of the current chunk; counted at its largest, because a full chunk is held before the next starts."""
+    """Keys and values of the current chunk, counted at its largest: it is full before the next one starts."""
 
     kind: Literal["chunked"] = "chunked"
 

@@ -1,7 +1,8 @@
-"""Compressed attention (DeepSeek-V4): one stored entry for every `ratio` tokens, and a window of recent tokens.
+"""Compressed attention (DeepSeek-V4): one stored entry for every `ratio` tokens, and a window of recent
+tokens.
 
-Keys and values are the same single vector, whole on every tensor-parallel rank. Layers of ratio 4 also own an index key
-per entry; a compressor holds the tokens that do not fill an entry yet.
+Keys and values are the same single vector, whole on every tensor-parallel rank. Layers of ratio 4 also own
+an index key per entry; a compressor holds the tokens that do not fill an entry yet.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ class CrossAttention(HeadedLayers):
         return self.layers * self.encoder_tokens * self.row_bytes(precision, tp)
 
     def storage(self, precision: Precision, tp: int = 1, draft_tokens: int = 0) -> tuple[Storage, ...]:
-        return (Storage("encoder", self.layers, self.row_bytes(precision, tp), self.encoder_tokens, positions=self.positions),)
+        row = self.row_bytes(precision, tp)
+        return (Storage("encoder", self.layers, row, self.encoder_tokens, positions=self.positions),)
 
     def bounded_flops_per_token(self) -> float:
         return 2.0 * self.layers * self.query_heads * (self.k_dim + self.v_dim) * self.encoder_tokens

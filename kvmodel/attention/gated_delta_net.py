@@ -1,4 +1,4 @@
-"""Gated delta net (Qwen3-Next, Qwen3.5, Qwen3.6): a matrix per value head, one convolution over queries, keys, values."""
+"""Gated delta net (Qwen3-Next, Qwen3.5, Qwen3.6): a matrix per value head, one convolution over q, k and v."""
 
 from __future__ import annotations
 

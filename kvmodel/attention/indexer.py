@@ -1,7 +1,8 @@
-"""Index keys of sparse attention (DeepSeek-V3.2, GLM-5): one small vector per token by which tokens are selected.
+"""Index keys of sparse attention (DeepSeek-V3.2, GLM-5): one small vector per token by which tokens are
+selected.
 
-It is a cache of its own beside the attention it serves, and some models share one between several layers: `layers`
-counts the layers that own one. Every tensor-parallel rank holds it whole.
+It is a cache of its own beside the attention it serves, and some models share one between several layers:
+`layers` counts the layers that own one. Every tensor-parallel rank holds it whole.
 """
 
 from __future__ import annotations

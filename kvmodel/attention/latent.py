@@ -39,8 +39,8 @@ class LatentAttention(LayerGroup):
     def row_bytes(self, precision: Precision, tp: Any = 1) -> Any:
         """Bytes of one token in one layer [B/token].
 
-        In fp8, sparse MLA keeps the rotary part in bf16 and one f32 scale per 128 elements: 656 B for 512 + 64.
-        A per-tensor fp8 cache ("fp8_per_tensor") has no such row.
+        In fp8, sparse MLA keeps the rotary part in bf16 and one f32 scale per 128 elements: 656 B for 512 +
+        64. A per-tensor fp8 cache ("fp8_per_tensor") has no such row.
         """
         if self.selected_tokens and precision.key == "fp8":
             return vector_bytes(self.latent_dim, "fp8_block128") + vector_bytes(self.rope_dim, "bf16") + 0 * tp

@@ -1,7 +1,9 @@
-"""What every kind of layer answers: bytes that grow, bytes that level off, bytes of constant state, attention FLOPs.
+"""What every kind of layer answers: bytes that grow, bytes that level off, bytes of constant state,
+attention FLOPs.
 
-A group is a number of equal layers. All byte methods are for the whole group on one tensor-parallel rank; tp = 1 is the
-logical size of one copy. `tokens` and `tp` may be arrays. A kind overrides only what is not zero for it.
+A group is a number of equal layers. All byte methods are for the whole group on one tensor-parallel rank; tp
+= 1 is the logical size of one copy. `tokens` and `tp` may be arrays. A kind overrides only what is not zero
+for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Recurrent state: a matrix per head and the last inputs of a short convolution, of the same size at every length.
+"""Recurrent state: a matrix per head and the last inputs of a short convolution, of the same size at every
+length.
 
-Tensor parallelism divides heads and channels. The state can be kept in another precision than the convolution inputs.
-A state is reusable only at the lengths where a copy of it was kept.
+Tensor parallelism divides heads and channels. The state can be kept in another precision than the
+convolution inputs. A state is reusable only at the lengths where a copy of it was kept.
 """
 
 from __future__ import annotations

@@ -13,9 +13,11 @@ _LARGEST_FILE = 64 * 2**20
 
 
 def evaluate(file: str | Path, configs: str | Path | None = None) -> dict[str, Any]:
-    """{"cases": [...], "summary": [...]} of a file of KV sizes (a mapping with cases) or of measurements (a list).
+    """{"cases": [...], "summary": [...]} of a file of KV sizes (a mapping with cases) or of measurements (a
+    list).
 
-    configs  directory of the config.json files that KV-size cases name; by default model_configs beside the file
+    configs  directory of the config.json files that KV-size cases name; by default model_configs beside the
+    file
     """
     path = Path(file)
     document = _read(path)
@@ -67,8 +69,15 @@ def _measurements(document: list[Any], path: Path) -> dict[str, Any]:
     if not all(isinstance(case, dict) and "kind" in case and "id" in case for case in document):
         raise KvmodelError(f"{path}: every measurement is a mapping with at least id and kind")
     found = measured.evaluate(document)
-    cases = [{**asdict(outcome), "error": outcome.error} for outcome in found]
-    return {"cases": cases, "summary": [asdict(row) for row in measured.summaries(found)]}
+    cases = [_finite({**asdict(outcome), "error": outcome.error}) for outcome in found]
+    return {"cases": cases, "summary": [_finite(asdict(row)) for row in measured.summaries(found)]}
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with null where a number is not finite, which JSON cannot say."""
+    from math import isfinite
+
+    return {name: None if isinstance(value, float) and not isfinite(value) else value for name, value in row.items()}
 
 
 def _lines(result: dict[str, Any]) -> list[str]:

@@ -22,7 +22,7 @@ def size(model: str, tokens: Sequence[int] = (), **settings: Any) -> dict[str, A
 def size_command(
     model: Annotated[str, typer.Argument(help="Preset, config.json, or a directory that holds one.")],
     tokens: Annotated[list[str] | None, typer.Option(help="Sequence length, such as 8192 or 128k; repeatable.")] = None,
-    kv_dtype: Annotated[str | None, typer.Option(help="Cache type: bf16, fp8, int8_per_token_head, nvfp4, q8_0 …")] = None,
+    kv_dtype: Annotated[str | None, typer.Option(help="Cache type, such as bf16, fp8, nvfp4 or q8_0.")] = None,
     k_dtype: Annotated[str | None, typer.Option(help="Cache type of keys where it differs.")] = None,
     v_dtype: Annotated[str | None, typer.Option(help="Cache type of values where it differs.")] = None,
     state_dtype: Annotated[str | None, typer.Option(help="Precision of recurrent states.")] = None,
@@ -111,7 +111,8 @@ def _lines(model: str, answer: dict[str, Any]) -> list[str]:
     rank = answer["per_rank"]
     lines += ["", f"growing            {answer['growing_bytes_per_token']:,} B/token",
               f"fixed              {text(answer['fixed_bytes_per_sequence'], 'B')} per sequence",
-              *(f"{int(n):,} tokens".ljust(19) + f"{text(b, 'B')} ({b:,} B)" for n, b in answer["sequence_bytes"].items()),
+              *(f"{int(n):,} tokens".ljust(19) + f"{text(size, 'B')} ({size:,} B)"
+                for n, size in answer["sequence_bytes"].items()),
               f"on one rank        {rank['growing_bytes_per_token']:,} B/token + "
               f"{text(rank['fixed_bytes_per_sequence'], 'B')}; stored {rank['replication']:.3g} times over all ranks"]
     weights = model_weights(model)

@@ -1,7 +1,8 @@
-"""What every engine answers: how many tokens a pool holds, what a stored sequence takes, at which lengths it is reusable.
+"""What every engine answers: how many tokens a pool holds, what a stored sequence takes, at which lengths it
+is reusable.
 
-An engine sees the model through `attention`, `draft_attention`, `precision`, `max_context` and the byte methods; it
-never looks at an architecture's name.
+An engine sees the model through `attention`, `draft_attention`, `precision`, `max_context` and the byte
+methods; it never looks at an architecture's name.
 """
 
 from __future__ import annotations
@@ -126,7 +127,8 @@ def wasted(pool_bytes: float, sequences: float, sequence_bytes: float) -> float:
 
 @lru_cache(maxsize=1024)
 def version_number(text: str, newest: tuple[int, int, int]) -> tuple[int, int, int]:
-    """(major, minor, patch) found in a version text such as "0.10.2-0.11 (V1)"; the newest rules when there is none.
+    """(major, minor, patch) found in a version text such as "0.10.2-0.11 (V1)"; the newest rules when there
+    is none.
 
     Of a range the lower end counts: it is what the user is sure to have.
     """

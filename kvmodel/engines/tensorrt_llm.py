@@ -1,4 +1,4 @@
-"""TensorRT-LLM: pools of blocks, one per attention window and head count. Rules from logs; its sources were not read."""
+"""TensorRT-LLM: pools of blocks, one per attention window and head count. Rules from logs, not from its source."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ class Vllm(EngineRecord):
     max_batched_tokens: int = Field(default=8192, ge=1)
     """Tokens scheduled in one step (max_num_batched_tokens); windows reserve room for them."""
 
-    max_seqs: int = Field(default=256, ge=1)
-    """Requests that may run at once (max_num_seqs)."""
+    max_seqs: int | None = Field(default=None, ge=1)
+    """Requests that may run at once (max_num_seqs); each needs a block for its state."""
 
     speculative_tokens: int = Field(default=0, ge=0, le=1024)
     """Draft tokens per step; the model's own draft layers then store KV too."""
@@ -139,8 +139,8 @@ class Vllm(EngineRecord):
         needed = float(self.blocks_for(layout, length, parallel))
         concurrency = blocks / needed
         states = any(group.role == "state" for group in layout.groups)
-        if states and len(layout.groups) > 1 and blocks < self.max_seqs and blocks < needed:
-            raise KvmodelError(f"vllm refuses to start: {blocks} blocks do not hold one request ({needed:.0f} blocks)")
+        if states and self.max_seqs is not None and blocks < self.max_seqs:
+            raise KvmodelError(f"vllm refuses to start: max_seqs {self.max_seqs} exceeds the {blocks} blocks of states")
         if version_number(self.version, NEWEST) >= TOKENS_BY_CONCURRENCY:
             tokens = int(concurrency * length)
         else:

@@ -1,8 +1,8 @@
 """How vLLM cuts a model's layers into groups that share one pool of blocks.
 
-All layers of a group use the same block table, and one block of any group has the same bytes. So pages of different
-kinds of layer are made equal (larger blocks, padding), and kinds with many layers are cut into several groups of as
-many layers as the smallest kind has. Sources: vLLM's allocator, 0.11 to 0.33.
+All layers of a group use the same block table, and one block of any group has the same bytes. So pages of
+different kinds of layer are made equal (larger blocks, padding), and kinds with many layers are cut into
+several groups of as many layers as the smallest kind has. Sources: vLLM's allocator, 0.11 to 0.33.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ def raised_block(states: list[Storage], attention: list[Storage], block: int, ke
     rows = {s.row_bytes for s in attention if s.role == "tokens"}
     if len(rows) != 1:
         raise UnsupportedModelError("vllm: states beside attention layers of several row sizes "
-                                    f"({sorted(rows)} B per token and layer) are not modelled")
+                                    f"({', '.join(f'{row:g}' for row in sorted(rows))} B per token and layer) "
+                                    "are not modelled")
     row, state = rows.pop(), max(s.row_bytes for s in states)
     return max(block, kernel_block * math.ceil(state / (kernel_block * row)))
 
@@ -164,9 +165,9 @@ def _grouped(kinds: list[Kind], layers: int, pp: int) -> Layout:
 def _packed(stored: list[Storage], layers: int, pp: int) -> Layout:
     """DeepSeek-V4: pages of several sizes side by side in a block, every group with as many layers of each.
 
-    Whole-prefix layers are one group. Windows are grouped by block and length, their pages padded to the next size the
-    first group has; each group has as many "tuples" as its most frequent page size, and all are cut or padded to the
-    number of tuples that pads least.
+    Whole-prefix layers are one group. Windows are grouped by block and length, their pages padded to the
+    next size the first group has; each group has as many "tuples" as its most frequent page size, and all
+    are cut or padded to the number of tuples that pads least.
     """
     if pp > 1:
         raise UnsupportedModelError("vllm: pipeline parallelism of compressed attention is not modelled")

@@ -1,8 +1,9 @@
 """How many bytes does the KV cache of a sequence take?
 
-Every layer stores one row per token: a key and a value vector per KV head, or one latent vector. A vector takes its
-elements' bits plus the bytes of its quantisation scales. Tensor parallelism divides heads, never below one per rank.
-Everything here is exact; validity is a matter of knowing the layer (kvmodel.attention), not of a range.
+Every layer stores one row per token: a key and a value vector per KV head, or one latent vector. A vector
+takes its elements' bits plus the bytes of its quantisation scales. Tensor parallelism divides heads, never
+below one per rank. Everything here is exact; validity is a matter of knowing the layer (kvmodel.attention),
+not of a range.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ import numpy as np
 from kvmodel.errors import UnsupportedModelError, nearest
 
 __all__ = [
-    "ENCODINGS", "Encoding", "Precision", "Storage", "bounded_tokens", "canonical", "causal_attention_flops", "element_bytes",
-    "encoding", "heads_per_rank", "key_value_dtypes", "padded_pages", "sequence_bytes", "vector_bytes",
+    "ENCODINGS", "Encoding", "Precision", "Storage", "bounded_tokens", "canonical", "element_bytes", "encoding",
+    "heads_per_rank", "key_value_dtypes", "sequence_bytes", "vector_bytes",
 ]
 
 
 class Encoding(NamedTuple):
     """How a vector of numbers is stored: bits of an element, and scale bytes for every `group` elements.
 
-    group = inf: one scale per vector (per token and head). A per-tensor scale costs nothing per token: scale_bytes 0.
+    group = inf: one scale per vector (per token and head). A per-tensor scale costs nothing per token:
+    scale_bytes 0.
     """
 
     bits: float
@@ -118,7 +120,10 @@ def vector_bytes(width: Any, name: str) -> Any:
 
 
 def heads_per_rank(heads: Any, ranks: Any) -> Any:
-    """KV heads one tensor-parallel rank stores: ⌈heads / ranks⌉, so never below one: beyond the heads they are copied."""
+    """KV heads one tensor-parallel rank stores:  ⌈heads / ranks⌉.
+
+    Never below one: with more ranks than heads every rank holds a copy.
+    """
     return -(-heads // ranks)
 
 
@@ -138,15 +143,3 @@ def sequence_bytes(tokens: Any, growing: Any, bounded: Any, constant: Any) -> An
     """
     return growing * tokens + (bounded + constant * np.greater(tokens, 0))
 
-
-def padded_pages(amount: Any, page: Any) -> Any:
-    """Whole pages that hold `amount`:  ⌈amount / page⌉."""
-    return np.ceil(amount / page)
-
-
-def causal_attention_flops(tokens: Any, heads: Any, key_dim: Any, value_dim: Any) -> Any:
-    """FLOPs of causal attention over n new tokens:  2 · n²/2 · heads · (d_k + d_v) = heads (d_k + d_v) n².  [FLOP]
-
-    Scores cost 2·d_k and the weighted sum 2·d_v per query, key and head; causality halves the pairs.
-    """
-    return heads * (key_dim + value_dim) * np.square(np.asarray(tokens, dtype=float))

@@ -27,14 +27,21 @@ def read_config(config: Mapping[str, Any], name: str = "") -> Llm:
     config  the parsed file; a nested text configuration is found by itself
     name    what to call the model; by default the file's own name for it
     An unknown architecture, a missing or contradictory field is refused by name (UnsupportedModelError).
-    The cache precision is bf16 (fp16 where the model is); a checkpoint's own wish for a quantised cache is a choice
-    of the engine, and is left to kv_dtype.
+    The cache precision is bf16 (fp16 where the model is); a checkpoint's own wish for a quantised cache is a
+    choice of the engine, and is left to kv_dtype.
     """
     if not isinstance(config, Mapping):
         raise UnsupportedModelError(f"a config.json holds a mapping, found {type(config).__name__}")
     text, model_type = _text_part(config)
     fields = Fields(text, model_type)
-    per_layer = READERS[model_type](fields)
+    try:
+        return _read(fields, config, text, name)
+    except (TypeError, AttributeError, KeyError, ValueError, OverflowError) as error:
+        raise fields.refuse(f"a field is not of the kind it should be ({error})") from None
+
+
+def _read(fields: Fields, config: Mapping[str, Any], text: Mapping[str, Any], name: str) -> Llm:
+    per_layer = READERS[fields.model_type](fields)
     fields.check_all_read()
     groups = collect(per_layer)
     if not groups:
@@ -43,7 +50,7 @@ def read_config(config: Mapping[str, Any], name: str = "") -> Llm:
     counted = count_parameters(fields, config, per_layer)
     try:
         return Llm(
-            name=name or str(config.get("_name_or_path") or model_type),
+            name=name or str(config.get("_name_or_path") or fields.model_type),
             attention=groups,
             draft_attention=collect(draft_layers(fields, per_layer)),
             kv_dtype="fp16" if dtype == "float16" else "bf16",
@@ -55,7 +62,8 @@ def read_config(config: Mapping[str, Any], name: str = "") -> Llm:
         )
     except ValidationError as error:
         first = error.errors()[0]
-        raise fields.refuse(f"{'.'.join(map(str, first['loc']))}: {first['msg']}, found {first['input']!r}") from None
+        place = ".".join(map(str, first["loc"]))
+        raise fields.refuse(f"{place}: {first['msg']}, found {first['input']!r:.80}") from None
 
 
 def read_config_file(path: Path) -> Llm:

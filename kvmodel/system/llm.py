@@ -159,7 +159,8 @@ class Llm(Record):
 
     @property
     def attention_flops_per_token_squared(self) -> float:
-        """a in a·n²: attention FLOPs of a causal prefill of n tokens over layers that see everything [FLOP/token²].
+        """a in a·n²: attention FLOPs of a causal prefill of n tokens over layers that see everything
+        [FLOP/token²].
 
         Scores and weighted sums, 2 FLOPs each per element, half the pairs by causality:
         a = Σ layers · query heads · (d_k + d_v). With a cached prefix p the work left is a·(n² - p²).

@@ -1,8 +1,8 @@
 """Parameters and weight bytes derived from a config.json: close to the published counts, and called derived.
 
-Counted: embeddings, attention and state projections, feed-forward layers and experts, routers, output head. Left out:
-norms, biases, position tables, vision towers and draft layers, together under one percent for the models checked.
-Where a needed width is missing the count is left out instead of guessed.
+Counted: embeddings, attention and state projections, feed-forward layers and experts, routers, output head.
+Left out: norms, biases, position tables, vision towers and draft layers, together under one percent for the
+models checked. Where a needed width is missing the count is left out instead of guessed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from kvmodel.formulas.kv_size import element_bytes
 from kvmodel.system.architectures import Fields, Layer
 
-UNGATED = {"gpt2", "gpt_bigcode", "gptj", "gpt_neox", "gpt_neo", "codegen", "opt", "bloom", "falcon", "mpt", "starcoder2",
-           "phi", "nemotron", "nemotron_h", "persimmon", "whisper", "bart", "mbart", "t5", "jais"}
+UNGATED = {"gpt2", "gpt_bigcode", "gptj", "gpt_neox", "gpt_neo", "codegen", "opt", "bloom", "falcon", "mpt",
+           "starcoder2", "phi", "nemotron", "nemotron_h", "persimmon", "whisper", "bart", "mbart", "t5", "jais"}
 TIED_BY_CLASS = {"gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "gpt2", "cohere", "cohere2", "t5",
                  "bloom", "falcon", "mpt", "gpt_bigcode", "opt", "whisper", "bart", "mbart", "lfm2"}
 

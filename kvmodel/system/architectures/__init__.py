@@ -1,4 +1,5 @@
-"""How each architecture's config.json says which layers it has. A new one is a reader (or a name) in this table.
+"""How each architecture's config.json says which layers it has. A new one is a reader (or a name) in this
+table.
 
 A reader takes the text fields and returns, per layer, the records of what that layer stores (none: no cache).
 """
@@ -37,14 +38,14 @@ Reader = Callable[[Fields], list[list[Layer]]]
 
 _NAMES: dict[Reader, str] = {
     read_decoder: """
-        llama mistral mixtral ministral ministral3 qwen2 qwen2_moe qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text
-        qwen2_audio qwen2_5_omni_text qwen3 qwen3_moe qwen3_vl_text qwen3_vl_moe_text qwen3_omni_moe_text qwen
-        gemma gemma2 gemma3_text phi phi3 phimoe phi4mm starcoder2 gpt_bigcode gpt2 gptj gpt_neox gpt_oss
-        codegen opt bloom falcon mpt dbrx olmo olmo2 olmo3 olmoe cohere cohere2 granite granitemoe
-        granitemoeshared stablelm persimmon exaone exaone4 exaone_moe glm glm4 glm4_moe glm4v_text glm4v_moe_text
-        chatglm internlm internlm2 internlm3 baichuan yi minicpm smollm3 seed_oss ernie4_5 ernie4_5_moe
-        ernie4_5_vl_moe_text hunyuan_v1_dense hunyuan_v1_moe nemotron arctic grok-1 jais xverse orion
-        aquila deepseek dots1 bailing_moe arcee apertus helium mimo step3p5 step3p7 afmoe
+        llama mistral mixtral ministral ministral3 qwen2 qwen2_moe qwen2_vl qwen2_vl_text qwen2_5_vl
+        qwen2_5_vl_text qwen2_audio qwen2_5_omni_text qwen3 qwen3_moe qwen3_vl_text qwen3_vl_moe_text
+        qwen3_omni_moe_text qwen gemma gemma2 gemma3_text phi phi3 phimoe phi4mm starcoder2 gpt_bigcode gpt2
+        gptj gpt_neox gpt_oss codegen opt bloom falcon mpt dbrx olmo olmo2 olmo3 olmoe cohere cohere2 granite
+        granitemoe granitemoeshared stablelm persimmon exaone exaone4 exaone_moe glm glm4 glm4_moe glm4v_text
+        glm4v_moe_text chatglm internlm internlm2 internlm3 baichuan yi minicpm smollm3 seed_oss ernie4_5
+        ernie4_5_moe ernie4_5_vl_moe_text hunyuan_v1_dense hunyuan_v1_moe nemotron arctic grok-1 jais xverse
+        orion aquila deepseek dots1 bailing_moe arcee apertus helium mimo step3p5 step3p7 afmoe
     """,
     read_gemma: "gemma3n_text gemma4_text gemma4_unified_text",
     read_llama4: "llama4_text",

@@ -1,7 +1,8 @@
 """The fields of a config.json, read with names in every complaint and with a record of which ones were read.
 
-Fields that announce a kind of layer (a latent rank, a state size, a window …) and that no reader looked at mean the
-file says more than we understood: the model is then refused, because a plain formula would be silently wrong.
+Fields that announce a kind of layer (a latent rank, a state size, a window …) and that no reader looked at
+mean the file says more than we understood: the model is then refused, because a plain formula would be
+silently wrong.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ ANNOUNCING_FIELDS = {
     "attention_other_setting": "windowed layers of another shape", "use_cla": "layers that share a cache",
     "is_encoder_decoder": "cross attention", "attention_types": "a sliding window",
 }
+
+
+LARGEST = 1e12  # no count or width of a model comes near
 
 
 class Fields:
@@ -64,8 +68,9 @@ class Fields:
         label = " / ".join(names)
         if value is None:
             raise self.refuse(f"field {label} is missing")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value) or value < least:
-            raise self.refuse(f"field {label} must be a whole number of at least {least}, found {value!r}")
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not least <= value <= LARGEST or value != int(value):
+            raise self.refuse(f"field {label} must be a whole number of at least {least}, found {value!r:.80}")
         return int(value)
 
     def flag(self, name: str, default: bool = False) -> bool:
