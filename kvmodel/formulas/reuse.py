@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kvmodel.formulas.laplace_inversion import continuous_series, jump_series
+from kvmodel.formulas.pause_integral import average_between, halved, pause_weights, refined
 from kvmodel.formulas.working_set import (
     SessionStream,
     SharedPrefix,
@@ -223,44 +224,10 @@ def _time_nodes(streams: Sequence[SessionStream], capacity: Array) -> Array:
     return times * (1.0 + 1e-7 * np.arange(len(times)).reshape((-1,) + (1,) * centre.ndim))
 
 
-def _halved(times: Array) -> Array:
-    """The nodes and the middles between them."""
-    fine = np.repeat(times, 2, axis=0)[:-1]
-    fine[1::2] = 0.5 * (times[:-1] + times[1:])
-    return fine
-
-
-def _refined(times: Array, values: Array) -> Array:
-    """Values at `_halved(times)` by monotone cubic interpolation (Fritsch and Butland 1984)."""
-    width = np.diff(times, axis=0)
-    slope = np.diff(values, axis=0) / np.maximum(width, 1e-300)
-    product = slope[:-1] * slope[1:]
-    both = np.where(product > 0.0, slope[:-1] + slope[1:], 1.0)
-    tangent = np.concatenate([slope[:1], np.where(product > 0.0, 2.0 * product / both, 0.0), slope[-1:]])
-    fine = np.repeat(values, 2, axis=0)[:-1]
-    fine[1::2] = 0.5 * (values[:-1] + values[1:]) + 0.125 * width * (tangent[:-1] - tangent[1:])
-    return fine
-
-
-def _pause_weights(survival: Array, average: Array, end: ArrayLike) -> Array:
-    """Weights of a function of the pause at the time nodes: exact for any pause law (steps included) when
-    the function is straight between nodes. `average` is the mean survival between neighbours, `end` the
-    survival never reached."""
-    weights = np.zeros_like(survival)
-    weights[:-1] += survival[:-1] - average
-    weights[1:] += average - survival[1:]
-    weights[-1] += survival[-1] - end
-    return weights
-
-
-def _average(integral: Array, times: Array) -> Array:
-    return np.diff(integral, axis=0) / np.maximum(np.diff(times, axis=0), 1e-300)
-
-
 def _own_weights(stream: SessionStream, times: Array) -> Array:
     """Weights of the session's own pause."""
-    average = _average(stream.outlasting_integral(times) + 0.0 * times, times)
-    return _pause_weights(stream.outlasting(times) + 0.0 * times, average, stream.outlasting(_FOREVER))
+    average = average_between(stream.outlasting_integral(times) + 0.0 * times, times)
+    return pause_weights(stream.outlasting(times) + 0.0 * times, average, stream.outlasting(_FOREVER))
 
 
 def _variant_weights(
@@ -274,11 +241,11 @@ def _variant_weights(
     average = quiet[:-1] * np.where(step > 1e-9, -np.expm1(-step) / np.maximum(step, 1e-9), 1.0)
     own, own_average = (
         stream.outlasting(times),
-        _average(stream.outlasting_integral(times) + 0.0 * times, times),
+        average_between(stream.outlasting_integral(times) + 0.0 * times, times),
     )
-    first = _pause_weights(quiet, average, end)
-    later = _pause_weights(quiet * own, average * own_average, end * stream.outlasting(_FOREVER))
-    by_itself = quiet * _pause_weights(own + 0.0 * times, own_average, own[-1])
+    first = pause_weights(quiet, average, end)
+    later = pause_weights(quiet * own, average * own_average, end * stream.outlasting(_FOREVER))
+    by_itself = quiet * pause_weights(own + 0.0 * times, own_average, own[-1])
     later_turns = stream.turns.mean - 1.0
     return first + later_turns * (later - by_itself), later_turns * by_itself
 
@@ -318,9 +285,9 @@ def hit_tokens(streams: Sequence[SessionStream], capacity: ArrayLike, touch: Tou
     times = _aligned(_time_nodes(streams, depth), len(shape))
     sharers = _sharers(streams, s, touch)
     nodes = [_found_after(sharers, t, lambda f: _SERIES[touch].value(f, depth)) for t in times]
-    fine, private, prefix = _halved(times), [], []
+    fine, private, prefix = halved(times), [], []
     for stream in streams:
-        left = _refined(times, np.stack([node.private[id(stream)] for node in nodes]))
+        left = refined(times, np.stack([node.private[id(stream)] for node in nodes]))
         private.append((_own_weights(stream, fine) * left).sum(axis=0))
         prefix.append(0.0)
         if stream.prefix is not None:
@@ -338,12 +305,12 @@ def hit_tokens(streams: Sequence[SessionStream], capacity: ArrayLike, touch: Tou
 def _prefix_hits(stream: SessionStream, pool: _Pool, times: Array, others: Array, itself: Array) -> Array:
     """Head tokens found per session from those found after each time since the last touch by others and by
     itself, shape (groups, times) + A."""
-    fine = _halved(times)
+    fine = halved(times)
     seen, ever = (sum(user.sessions_seen(t) for user in pool.users) for t in (fine, _FOREVER))
     total = 0.0
     for share, count, *left in zip(pool.share, pool.count, others, itself, strict=True):
         weights = _variant_weights(stream, share, seen, ever, fine)
-        found = [(w * _refined(times, tokens)).sum(axis=0) for w, tokens in zip(weights, left, strict=True)]
+        found = [(w * refined(times, tokens)).sum(axis=0) for w, tokens in zip(weights, left, strict=True)]
         total = total + share * count * sum(found)
     return total
 

@@ -208,7 +208,7 @@ def hit_ratio(log: TurnLog, capacity: ArrayLike, stream: int | None = None, batc
 
 def _ratio(size: Array, above: Array, touch: Touch, capacity: Array, batches: int) -> tuple[Array, Array]:
     """Ratio of sums and its standard error by the batch means of numerator minus ratio times denominator."""
-    room = np.where(np.isfinite(above), capacity[:, None] - above, -np.inf)
+    room = np.minimum(capacity, 1e300)[:, None] - above
     found = np.clip(room, 0.0, size) if touch == "reverse" else np.where(room >= size, size, 0.0)
     edges = np.linspace(0, len(size), batches + 1).astype(int)[:-1]
     top, bottom = np.add.reduceat(found, edges, axis=1), np.add.reduceat(size, edges)
