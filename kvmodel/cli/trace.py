@@ -39,6 +39,12 @@ def trace(
 
     if curve is not None and len(files) != 1:
         raise KvmodelError("--curve writes the curve of one trace; give one file")
+    for name, value in (
+        ("KV bytes per token", kv_bytes_per_token),
+        ("break-even hits", break_even_hits_per_block_hour),
+    ):
+        if value is not None and not 0 <= value < 1e18:
+            raise KvmodelError(f"{name}: {value} given, a finite number from 0 up is expected")
     options = SummaryOptions(
         capacities=capacities,
         tiers=tiers,

@@ -16,6 +16,7 @@ from kvmodel.traces.lines import lines
 from kvmodel.traces.sampling import SampledBuilder
 
 AUTO = "auto"
+LONGEST_INTERVAL_S = 1e9
 _PROGRESS_EVERY = 1000
 
 
@@ -38,6 +39,8 @@ def read_trace(
     """
     if not 0 < sample <= 1:
         raise TraceError(f"sample is {sample}; it is the share of sessions to keep, above 0 and at most 1")
+    if session_interval_s is not None and not 0 <= session_interval_s <= LONGEST_INTERVAL_S:
+        raise TraceError(f"session interval is {session_interval_s} s; allowed are 0 to {LONGEST_INTERVAL_S:.0f} s")
     stream = lines(source)
     first = next(stream, None)
     if first is None:

@@ -4,7 +4,7 @@ An access returns after a pause t to a context of S blocks that was touched as a
 of C blocks when S + W(t) <= C, W(t) being what the others touched in between. W is a sum over contexts, with
 cumulants
 
-kappa_j(t) = (1 / D) sum_k S_k^j min(G_k, t) (G_k: until the context's next use)
+    kappa_j(t) = (1 / D) sum_k S_k^j min(G_k, t)        (G_k: until the context's next use)
 
 over a trace of duration D, and is taken as gamma with these two. Only contexts, pauses and the rate enter,
 never the trace's own stack distances; what a curve from these misses is shape (gamma, contexts
