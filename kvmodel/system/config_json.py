@@ -122,10 +122,8 @@ def _text_part(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
         model_type = inner or model_type
     elif model_type not in READERS and _KIND_OF_WRAPPER.get(model_type) in READERS:
         model_type = _KIND_OF_WRAPPER[model_type]
-    if not model_type and "ssm_cfg" in config:  # the original Mamba checkpoints
-        layer = str(config["ssm_cfg"].get("layer", "Mamba1"))
-        raise UnsupportedModelError(f"field model_type is missing (a {layer} checkpoint in its original format); "
-                                    "use the converted (-hf) config.json, which states the state size")
+    if not model_type and "ssm_cfg" in config:  # checkpoints of Mamba's own library name no architecture
+        model_type = "mamba_ssm"
     if not model_type:
         raise UnsupportedModelError("field model_type is missing, so the architecture is not known")
     if model_type not in READERS:

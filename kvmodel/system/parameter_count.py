@@ -19,10 +19,14 @@ TIED_BY_CLASS = {"gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text"
                  "bloom", "falcon", "mpt", "gpt_bigcode", "opt", "whisper", "bart", "mbart", "lfm2"}
 
 
+_EXPERT_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+
+
 class Count(NamedTuple):
     """Parameters by what they are; `routed` are those of experts, of which a token uses the fraction `used`."""
 
     embedding: float
+    lookup: float  # tables of which a token reads one row per layer
     mixing: float
     dense: float
     routed: float
@@ -44,6 +48,8 @@ def count_parameters(fields: Fields, config: Mapping[str, Any], per_layer: list[
     vocabulary = fields.get("vocab_size")
     known = {"hidden_size": hidden, "vocabulary": vocabulary}
     experts = _experts(fields)
+    if experts is None and _stated_experts(fields):  # experts we cannot count: no figure rather than a wrong one
+        return {**known, "weight_dtype": ""}
     if experts:
         flags = _expert_layers(fields, len(per_layer))
         shared = experts.shared_width // experts.width if experts.width else 0
@@ -52,8 +58,8 @@ def count_parameters(fields: Fields, config: Mapping[str, Any], per_layer: list[
     count = _count(fields, config, per_layer, hidden, vocabulary, experts)
     if count is None:
         return {**known, "weight_dtype": ""}
-    total = count.embedding + count.mixing + count.dense + count.routed
-    active = total - count.routed * (1 - count.used)
+    active = count.embedding + count.mixing + count.dense + count.routed * count.used
+    total = count.embedding + count.lookup + count.mixing + count.dense + count.routed
     return {**known, "parameters": total, "active_parameters": active, **_weights(fields, config, count)}
 
 
@@ -79,7 +85,10 @@ def _count(fields: Fields, config: Mapping[str, Any], per_layer: list[list[Layer
         else:
             dense += matrices * hidden * width
     used = experts.per_token / experts.experts if experts else 1.0
-    return Count(vocabulary * hidden * (1 if tied else 2), mixing, dense, routed, used)
+    embedding = vocabulary * hidden * (1 if tied else 2)
+    per_layer_width = fields.get("hidden_size_per_layer_input", default=0)  # Gemma 3n and 4: a table for every layer
+    lookup = fields.get("vocab_size_per_layer_input", default=vocabulary) * per_layer_width * len(per_layer)
+    return Count(embedding, lookup, mixing, dense, routed, used)
 
 
 def _mixing(fields: Fields, layer: Layer, hidden: int) -> float:
@@ -134,16 +143,28 @@ def _compressed_projections(fields: Fields, layer: Layer, hidden: int) -> float:
     return (hidden + heads * dim) * low + hidden * dim + heads * dim * out + groups * out * hidden + compressor + index
 
 
+def _stated_experts(fields: Fields) -> bool:
+    """Whether the file speaks of several experts at all."""
+    number = fields.get(*_EXPERT_COUNTS, "ffn_config")
+    return not isinstance(number, int) and bool(number) or isinstance(number, int) and number > 1
+
+
+def _one(value: Any) -> Any:
+    """The number behind a list of equal numbers, one per layer."""
+    return value[0] if isinstance(value, list) and value and all(v == value[0] for v in value) else value
+
+
 def _experts(fields: Fields) -> Experts | None:
-    number = fields.get("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
-    chosen = fields.get("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "experts_per_token", "moe_k",
-                        "moe_topk")
-    width = fields.get("moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
+    number = fields.get(*_EXPERT_COUNTS)
+    chosen = _one(fields.get("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "experts_per_token",
+                             "moe_k", "moe_topk"))
+    width = _one(fields.get("moe_intermediate_size", "expert_intermediate_size", "intermediate_size"))
     if not all(isinstance(x, int) and x > 0 for x in (number, chosen, width)) or number < 2 or chosen > number:
         return None
     stated = fields.get("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim",
                         "shared_intermediate_size")
-    several = fields.get("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", default=0)
+    several = _one(fields.get("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert",
+                              default=0))
     if fields.model_type == "llama4_text":
         several = 1
     shared = stated if isinstance(stated, int) else several * width if isinstance(several, int) else 0
@@ -207,7 +228,7 @@ def _nas_width(ffn: Mapping[str, Any], hidden: int) -> float:
 def _weights(fields: Fields, config: Mapping[str, Any], count: Count) -> dict[str, Any]:
     """Bytes of the weights: what is quantised by the file's own account, the rest in the model's precision."""
     quantised = config.get("quantization_config") or fields.get("quantization_config")
-    parts = {"embedding": count.embedding, "mixing": count.mixing, "dense": count.dense, "routed": count.routed}
+    parts = {"embedding": count.embedding + count.lookup, "mixing": count.mixing, "dense": count.dense, "routed": count.routed}
     if not isinstance(quantised, Mapping):
         return {"weight_dtype": "bf16"}
     method = quantised.get("quant_method")

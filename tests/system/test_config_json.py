@@ -160,6 +160,20 @@ def test_nested_text_configuration_is_found() -> None:
     assert read_config(nested).attention == read_config(LLAMA).attention
 
 
+@pytest.mark.parametrize(("ssm", "expected"), [
+    ({}, 64 * 5120 * (16 + 3)),  # ggml-org/llama.cpp#5328 counts the same elements
+    ({"layer": "Mamba2"}, 64 * (80 * 64 * 128 + (5120 + 2 * 128) * 3)),
+])
+def test_original_mamba_files(ssm: dict[str, Any], expected: int) -> None:
+    llm = read_config({"d_model": 2560, "n_layer": 64, "vocab_size": 50277, "ssm_cfg": ssm})
+    assert llm.fixed_bytes_per_sequence() == 2 * expected
+
+
+def test_experts_stated_in_an_unknown_way_give_no_count() -> None:
+    llm = read_config({**LLAMA, "num_experts": 8, "num_experts_per_tok": {"a": 1}})
+    assert llm.parameters is None and llm.growing_bytes_per_token > 0
+
+
 def test_layers_counted_from_one_or_from_zero() -> None:
     base = {**LLAMA, "model_type": "kimi_linear", "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128}
     linear = {"num_heads": 8, "head_dim": 128, "short_conv_kernel_size": 4}

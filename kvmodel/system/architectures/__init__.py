@@ -30,6 +30,7 @@ from kvmodel.system.architectures.states import (
     read_mamba1,
     read_mamba2,
     read_mamba_hybrid,
+    read_mamba_ssm,
     read_minimax,
     read_nemotron_h,
 )
@@ -66,6 +67,7 @@ _NAMES: dict[Reader, str] = {
     read_falcon_h1: "falcon_h1",
     read_mamba1: "mamba falcon_mamba",
     read_mamba2: "mamba2",
+    read_mamba_ssm: "mamba_ssm",
     read_lfm2: "lfm2 lfm2_moe",
     read_t5: "t5 mt5 umt5",
     read_bart: "whisper bart mbart pegasus marian m2m_100 blenderbot",

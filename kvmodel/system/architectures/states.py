@@ -146,6 +146,24 @@ def read_mamba2(fields: Fields) -> list[list[Layer]]:
     return [[mamba2_layer(fields)] for _ in range(layer_count(fields))]
 
 
+def read_mamba_ssm(fields: Fields) -> list[list[Layer]]:
+    """Mamba's own library: ssm_cfg names the layer; what it leaves out has the library's values."""
+    if fields.listing("attn_layer_idx"):
+        raise fields.refuse("field attn_layer_idx adds attention layers, whose shape is not stated")
+    ssm = fields.nested("ssm_cfg")
+    width, kernel = fields.whole("d_model"), ssm.whole("d_conv", default=4)
+    inner = ssm.whole("expand", default=2) * width
+    if ssm.get("layer", default="Mamba1") == "Mamba1":
+        layer = {"kind": "mamba1", "inner": inner, "state": ssm.whole("d_state", default=16), "conv_kernel": kernel}
+    elif ssm.get("layer") == "Mamba2":
+        head = ssm.whole("headdim", default=64)
+        layer = {"kind": "mamba2", "heads": inner // head, "key_dim": head, "conv_kernel": kernel,
+                 "value_dim": ssm.whole("d_state", default=128), "groups": ssm.whole("ngroups", default=1)}
+    else:
+        raise ssm.refuse(f"field layer is {ssm.get('layer')!r}; known are 'Mamba1' and 'Mamba2'")
+    return [[layer] for _ in range(fields.whole("n_layer"))]
+
+
 def read_lfm2(fields: Fields) -> list[list[Layer]]:
     """Short convolutions, with attention at full_attn_idxs or where layer_types says so."""
     layers = layer_count(fields)
