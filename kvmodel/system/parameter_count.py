@@ -146,7 +146,7 @@ def _compressed_projections(fields: Fields, layer: Layer, hidden: int) -> float:
 def _stated_experts(fields: Fields) -> bool:
     """Whether the file speaks of several experts at all."""
     number = fields.get(*_EXPERT_COUNTS, "ffn_config")
-    return not isinstance(number, int) and bool(number) or isinstance(number, int) and number > 1
+    return number > 1 if isinstance(number, int) else bool(number)
 
 
 def _one(value: Any) -> Any:
@@ -228,7 +228,8 @@ def _nas_width(ffn: Mapping[str, Any], hidden: int) -> float:
 def _weights(fields: Fields, config: Mapping[str, Any], count: Count) -> dict[str, Any]:
     """Bytes of the weights: what is quantised by the file's own account, the rest in the model's precision."""
     quantised = config.get("quantization_config") or fields.get("quantization_config")
-    parts = {"embedding": count.embedding + count.lookup, "mixing": count.mixing, "dense": count.dense, "routed": count.routed}
+    parts = {"embedding": count.embedding + count.lookup, "mixing": count.mixing, "dense": count.dense,
+             "routed": count.routed}
     if not isinstance(quantised, Mapping):
         return {"weight_dtype": "bf16"}
     method = quantised.get("quant_method")
