@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from kvmodel.engines.engine import (
 )
 from kvmodel.engines.vllm_layout import Group, Layout, build
 from kvmodel.errors import KvmodelError, UnsupportedModelError
+from kvmodel.formulas.kv_size import Precision
 
 OLDEST, NEWEST = (0, 6, 0), (0, 33, 0)
 HYBRID_MANAGER = (0, 10, 0)  # before: windows beside full layers are kept in full
@@ -62,24 +64,14 @@ class Vllm(EngineRecord):
 
     def layout(self, llm: Model, parallel: Parallel = Parallel(), max_model_len: int | None = None) -> Layout:
         """Groups of layers and bytes of a block on one rank."""
-        ranks = parallel.attention_tp
-        divisible_heads(llm, ranks, "vllm")
-        precision = llm.precision
-        latent = any(group.kind == "latent" for group in llm.attention)
-        if latent:  # the index cache of sparse MLA is always the fp8 layout
-            precision = precision._replace(index="fp8")
-        count = sum(group.layers for group in llm.attention if group.kind != "indexer")
-        stored = [s for group in llm.attention for s in group.storage(precision, ranks, self.speculative_tokens)]
-        if self.speculative_tokens:  # the draft's layers follow the model's last one
-            stored += [s._replace(positions=tuple(count + i for i in range(s.layers)))
-                       for group in llm.draft_attention for s in group.storage(precision, ranks)]
-        block = self.block_tokens or (LATENT_BLOCK if latent else DEFAULT_BLOCK)
-        kernel = self.kernel_block_tokens or (LATENT_BLOCK if latent else DEFAULT_BLOCK)
-        number = version_number(self.version, NEWEST)
-        states_only = all(s.role == "state" for s in stored)
-        return build(stored, block, kernel, count, parallel.pp,
-                     hybrid=self.hybrid_manager and number >= HYBRID_MANAGER, pads=number >= PADS_PAGES,
-                     sequence_block=request_length(llm, max_model_len) if states_only else 1)
+        divisible_heads(llm, parallel.attention_tp, "vllm")
+        grows = llm.growing_bytes_per_token or any(getattr(group, "kv_heads", 0) for group in llm.attention)
+        length = 1 if grows else request_length(llm, max_model_len)  # a block of states alone is a whole request
+        draft = llm.draft_attention if self.speculative_tokens else ()
+        return _layout(
+            (llm.attention, draft), llm.precision, parallel.attention_tp, parallel.pp, self.block_tokens,
+            self.kernel_block_tokens, self.speculative_tokens, self.hybrid_manager,
+            version_number(self.version, NEWEST), length)
 
     def blocks_for(self, layout: Layout, tokens: Any, parallel: Parallel = Parallel()) -> Any:
         """Blocks one running request of `tokens` may need at most, over all groups; an array like tokens."""
@@ -179,3 +171,22 @@ class Vllm(EngineRecord):
         if group.role == "encoder":
             return np.full_like(tokens, math.ceil(group.limit / group.block))
         return np.ones_like(tokens)
+
+
+@lru_cache(maxsize=512)
+def _layout(groups: tuple[tuple[Any, ...], tuple[Any, ...]], precision: Precision, ranks: int, pp: int,
+            block: int | None, kernel_block: int | None, draft_tokens: int, hybrid: bool, version: tuple[int, int, int],
+            sequence_block: int) -> Layout:
+    """Layout of a model's layers and its draft's; kept, because one plan asks for the same one many times."""
+    own, draft = groups
+    latent = any(group.kind == "latent" for group in own)
+    if latent:  # the index cache of sparse MLA is always the fp8 layout
+        precision = precision._replace(index="fp8")
+    count = sum(group.layers for group in own if group.kind != "indexer")
+    stored = [s for group in own for s in group.storage(precision, ranks, draft_tokens)]
+    # the draft's layers follow the model's last one
+    stored += [s._replace(positions=tuple(count + i for i in range(s.layers)))
+               for group in draft for s in group.storage(precision, ranks)]
+    default = LATENT_BLOCK if latent else DEFAULT_BLOCK
+    return build(stored, block or default, kernel_block or default, count, pp,
+                 hybrid=hybrid and version >= HYBRID_MANAGER, pads=version >= PADS_PAGES, sequence_block=sequence_block)
