@@ -197,8 +197,9 @@ def pool_memory(llm: Llm, gpu: str, memory_fraction: float, parallel: Parallel, 
         usable = record.memory * memory_fraction - reserve
         needed = int(np.ceil(float(llm.weight_bytes) / usable)) if usable > 0 else 0
         hint = f"; {needed} GPUs would hold the weights" if needed else ""
-        raise KvmodelError(f"{llm.name} does not fit: {text(weights, 'B')} of weights per {gpu} and "
-                           f"{text(reserve, 'B')} of reserve leave nothing of {text(record.memory * memory_fraction, 'B')}{hint}")
+        raise KvmodelError(
+            f"{llm.name} does not fit: {text(weights, 'B')} of weights per {gpu} and {text(reserve, 'B')} of reserve "
+            f"leave nothing of {text(record.memory * memory_fraction, 'B')}{hint}")
     return pool
 
 
