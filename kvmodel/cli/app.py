@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import typer
 
+from kvmodel.cli.breakeven import breakeven_command
 from kvmodel.cli.evaluate import evaluate_command
 from kvmodel.cli.exit_status import ExitStatus
 from kvmodel.cli.new import new_command
@@ -33,6 +34,7 @@ app = typer.Typer(
 app.command("plan")(plan_command)
 app.command("validate")(validate_command)
 app.command("size")(size_command)
+app.command("breakeven")(breakeven_command)
 app.command("trace")(trace_command)
 app.command("evaluate")(evaluate_command)
 app.add_typer(presets_app, name="presets")

@@ -11,6 +11,8 @@ Symbols: F fixed [s], c per fetched token [s/token], l linear [s/token], a atten
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -20,6 +22,7 @@ __all__ = [
     "break_even_queue_seconds",
     "break_even_tokens",
     "break_even_utilisation",
+    "break_even_where",
     "compute_then_fetch_split",
     "fetch_or_recompute_seconds",
     "fetch_wins",
@@ -112,6 +115,27 @@ def break_even_position(*, per_token: ArrayLike, linear: ArrayLike, attention: A
     excess = np.maximum(np.asarray(per_token, float) - linear, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(excess == 0, 0.0, excess / (2.0 * np.asarray(attention, float)))
+
+
+def break_even_where(
+    gain: Callable[[NDArray], NDArray], like: ArrayLike, *, longest: float = 2.0**30, halvings: int = 80
+) -> NDArray:
+    """Prefix length above which any convex gain stays positive, where no closed form gives the root [tokens].
+
+    For gains that count more than `break_even_tokens` does, such as what a recompute costs those queued behind it
+    (`queueing.others_delay_seconds`). gain: function of an array of prefix lengths [tokens] that gives the seconds a
+    fetch saves, convex and at most 0 at 0; like: any array of the shape of the answer; longest: prefix beyond which
+    nobody asks [tokens]. Returns inf where the gain is not positive even there (inf - inf counts as no gain), 0 where
+    it is positive from the first token on. Resolution longest / 2^halvings. Bisection; derived here.
+    """
+    low = np.zeros(np.shape(like))
+    high = np.full(np.shape(like), longest)
+    never = ~(gain(high) > 0)
+    for _ in range(halvings):
+        middle = (low + high) / 2.0
+        wins = gain(middle) > 0
+        low, high = np.where(wins, low, middle), np.where(wins, middle, high)
+    return np.where(never, np.inf, np.where(high < 1e-9, 0.0, high))
 
 
 def fetch_or_recompute_seconds(
