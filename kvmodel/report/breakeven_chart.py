@@ -100,7 +100,7 @@ def _dash(field: str, names: list[str], title: str) -> alt.StrokeDash:
         f"{field}:N",
         title=title,
         sort=names,
-        legend=alt.Legend(symbolType="stroke"),
+        legend=alt.Legend(symbolType="stroke", symbolStrokeColor="#555555"),
         scale=alt.Scale(domain=names, range=[[1, 0], [6, 3], [2, 2]][: len(names)]),
     )
 

@@ -41,8 +41,8 @@ def _sentence(rows: Table, tier: str) -> str:
         else f"the path gives {path}, at least {least} would pay"
     )
     return (
-        f"{tier}: recompute. {prefix} take {fetch} to fetch against {recompute} to recompute; {needed}; on this path it "
-        f"is worth it {_from(tell)}."
+        f"{tier}: recompute. {prefix} take {fetch} to fetch against {recompute} to recompute; {needed}; on this path "
+        f"it is worth it {_from(tell)}."
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvmodel.analyses import breakeven, handoff, streamed_decode
+from kvmodel.analyses import breakeven, breakeven_curves, handoff, streamed_decode
 from kvmodel.analyses.answer import Curve
 from kvmodel.analyses.capacity import granularity
 from kvmodel.analyses.traffic import traffic_of
@@ -32,7 +32,7 @@ def breakeven_table(study: LoadedStudy, question: breakeven.Question | None = No
             *streamed_decode.evaluate(case, asked.prefix + asked.suffix),
         ]
         rows += [Row(case=name, **vars(answer)) for answer in answers]
-        curves = curves or {key: _table(curve) for key, curve in breakeven.curves(case, asked).items()}
+        curves = curves or {key: _table(curve) for key, curve in breakeven_curves.curves(case, asked).items()}
     about = {"name": study.name, "version": __version__, "scenario": study.scenario, "model": study.record.model.name}
     return Table(tuple(rows), (), about, curves)
 
