@@ -11,13 +11,13 @@ front. Sizes and capacities are in the same unit, [tokens] below ([B] works as w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kvmodel.formulas.laws import Constant, FixedTurns, Law, Turns
+from kvmodel.formulas.laws import Constant, FixedTurns, Law, Sum, Turns
 
 __all__ = [
     "SessionStream",
@@ -105,6 +105,7 @@ class SessionStream:
     gap           pause between the end of a turn and the next
     retention     a context is dropped this long after its last use   [s], infinite: only when space is needed
     prefix        shared head under every turn of the session, or None
+    agents        size of a fixed population, see `of_agents`; None: sessions arrive as a Poisson process
     A prompt head requested on its own is a stream of one turn with `first` = what follows it (Constant(0)
     for nothing).
     """
@@ -116,6 +117,17 @@ class SessionStream:
     gap: Law = _NOTHING
     retention: ArrayLike = np.inf
     prefix: SharedPrefix | None = None
+    agents: ArrayLike | None = None
+
+    @classmethod
+    def of_agents(
+        cls, agents: ArrayLike, first: Law, step: Law, turns: Turns, gap: Law, **options: Any
+    ) -> SessionStream:
+        """A fixed population: each agent runs one session after the other and makes one pause after every
+        turn, the last one included. Its sessions arrive at agents / (E K * E Gap); the others are agents -
+        1, not a Poisson number. Serving times are part of the pauses. Needs a pause of finite mean."""
+        rate = np.asarray(agents, float) / (turns.mean * gap.mean)
+        return cls(rate, first, step, turns, gap, agents=agents, **options)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,7 +140,8 @@ class SessionStream:
             self.turns.shape,
             self.gap.shape,
         ]
-        return np.broadcast_shapes(*parts, () if self.prefix is None else self.prefix.shape)
+        parts.append(() if self.prefix is None else self.prefix.shape)
+        return np.broadcast_shapes(*parts, () if self.agents is None else np.shape(self.agents))
 
     @property
     def paused_moments(self) -> tuple[Array, Array, Array]:
@@ -145,6 +158,15 @@ class SessionStream:
         f, d = self.first.mean, self.step.mean
         square = self.first.second_moment + (self.step.variance + 2.0 * f * d) * j1 + d * d * (j2 + j1)
         return np.ones_like(j1), f + d * j1, square
+
+    @property
+    def second_uses(self) -> SessionStream:
+        """The sessions as a cache sees them that admits a context at its second use: those that reach a
+        second turn, from then on (a shifted Poisson process is Poisson). Its hits per session count per such
+        session: multiply by P(K > 1) = `turns.survival(1)`. Heads are taken as admitted with the session."""
+        rate = self.arrival_rate * self.turns.survival(1)
+        first, later = Sum((self.first, self.step)), self.turns.after_first
+        return replace(self, arrival_rate=rate, first=first, turns=later)
 
     def held_times(self, t: ArrayLike) -> tuple[Array, Array]:
         """E min(Gap, t) and t, both cut at the retention time [s]: how long a window of t sees a waiting and
@@ -173,11 +195,31 @@ def shared_pools(streams: Sequence[SessionStream]) -> list[tuple[SharedPrefix, l
     return [(prefix, [s for s in streams if s.prefix is prefix]) for prefix in prefixes.values()]
 
 
-def _private_cumulant(stream: SessionStream, t: ArrayLike, order: int) -> Array:
+def _private_moment(stream: SessionStream, t: ArrayLike, order: int) -> tuple[Array, Array]:
+    """Sum of size^order over the contexts whose pause still runs (that after the last turn included), and
+    over older finished ones, expected in a window of length t."""
     paused, finished = stream.held_times(t)
-    return stream.arrival_rate * (
-        paused * stream.paused_moments[order] + finished * stream.finished_moments[order]
-    )
+    running = stream.paused_moments[order] + stream.finished_moments[order]
+    older = (finished - paused) * stream.finished_moments[order]
+    return stream.arrival_rate * paused * running, stream.arrival_rate * older
+
+
+def _private_mean(stream: SessionStream, t: ArrayLike) -> Array:
+    running, older = _private_moment(stream, t, 1)
+    return (1.0 - _one_in(stream)) * (running + older)
+
+
+def _private_variance(stream: SessionStream, t: ArrayLike) -> Array:
+    """Second cumulant; binomial for the running part of a fixed population."""
+    mean, _ = _private_moment(stream, t, 1)
+    running, older = _private_moment(stream, t, 2)
+    share = _one_in(stream)
+    return (1.0 - share) * (running - share * mean**2 + older)
+
+
+def _one_in(stream: SessionStream) -> ArrayLike:
+    """1/agents; zero for a Poisson process."""
+    return 0.0 if stream.agents is None else 1.0 / np.asarray(stream.agents, float)
 
 
 def untouched_probability(prefix: SharedPrefix, seen: Array) -> Array:
@@ -198,7 +240,7 @@ def working_set_mean(streams: Sequence[SessionStream], t: ArrayLike) -> Array:
     sessions of the variant seen in the window. Zero at t = 0; grows without bound with t through finished
     sessions, unless retention ends them. Exact. t [s] has shape (T,) + A or A.
     """
-    total = sum(_private_cumulant(stream, t, 1) for stream in streams)
+    total = sum(_private_mean(stream, t) for stream in streams)
     for prefix, users in shared_pools(streams):
         seen = sum(stream.sessions_seen(t) for stream in users)
         count = variant_groups(prefix.count, np.ndim(seen))
@@ -209,10 +251,10 @@ def working_set_mean(streams: Sequence[SessionStream], t: ArrayLike) -> Array:
 def working_set_variance(streams: Sequence[SessionStream], t: ArrayLike) -> Array:
     """Variance of W(t) [tokens^2]: second cumulant of the sessions, Bernoulli variance of each shared head,
     and their covariance (a session seen brings its head). Exact; zero at t = 0."""
-    total = sum(_private_cumulant(stream, t, 2) for stream in streams)
+    total = sum(_private_variance(stream, t) for stream in streams)
     for prefix, users in shared_pools(streams):
         seen = sum(stream.sessions_seen(t) for stream in users)
-        private = sum(_private_cumulant(stream, t, 1) for stream in users)
+        private = sum(_private_mean(stream, t) for stream in users)
         out = untouched_probability(prefix, seen)
         share, count = (variant_groups(v, np.ndim(seen)) for v in (prefix.share, prefix.count))
         own, joint = np.square(prefix.tokens) * (1.0 - out), 2.0 * prefix.tokens * share * private

@@ -81,20 +81,30 @@ class _Stack:
 def _sampled_turns(stream: SessionStream, horizon: float, rng: np.random.Generator) -> tuple[Array, ...]:
     """All turns of the sessions that arrive before the horizon: session, time, context after the turn,
     variant."""
-    sessions = rng.poisson(float(stream.arrival_rate) * horizon)
+    chains, length = _chains(stream, horizon, rng)
+    sessions = chains * length
     turns = stream.turns.sample(rng, sessions)
     session = np.repeat(np.arange(sessions), turns)
     start = np.cumsum(turns) - turns
+    begin, together = (
+        start[::length],
+        np.add.reduceat(turns, np.arange(0, sessions, length)) if sessions else turns,
+    )
     gap = np.asarray(stream.gap.sample(rng, len(session)), float)
-    gap[start] = rng.uniform(0.0, horizon, sessions)
+    gap[begin] = rng.uniform(0.0, horizon if length == 1 else float(stream.gap.mean), chains)
     size = np.asarray(stream.step.sample(rng, len(session)), float)
     size[start] = stream.first.sample(rng, sessions)
-    return (
-        session,
-        _within(gap, start, turns),
-        _within(size, start, turns),
-        _sampled_variants(stream, sessions, rng),
-    )
+    time, context = _within(gap, begin, together), _within(size, start, turns)
+    return session, time, context, _sampled_variants(stream, sessions, rng)
+
+
+def _chains(stream: SessionStream, horizon: float, rng: np.random.Generator) -> tuple[int, int]:
+    """Number of independent chains of sessions and sessions in each: one for a Poisson arrival, enough to
+    fill the horizon for an agent."""
+    if stream.agents is None:
+        return rng.poisson(float(stream.arrival_rate) * horizon), 1
+    sessions = horizon / float(stream.turns.mean * stream.gap.mean)
+    return int(stream.agents), int(2.0 * sessions + 10.0 * np.sqrt(sessions) + 20.0)
 
 
 def _within(values: Array, start: Array, turns: Array) -> Array:

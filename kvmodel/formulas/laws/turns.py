@@ -43,6 +43,11 @@ class Turns:
         """P(K > k)."""
         raise NotImplementedError
 
+    @property
+    def after_first(self) -> Turns:
+        """Law of K - 1 given K > 1: the turns still to come after the first, at least one."""
+        raise NotImplementedError
+
     def continuation(self, e: ArrayLike) -> Array:
         """sum_{j>=0} P(J > j) z^j at z = 1 - e, for complex |z| <= 1; at e = 0 it is E J."""
         raise NotImplementedError
@@ -70,6 +75,10 @@ class GeometricTurns(Turns):
     def survival(self, k: ArrayLike) -> Array:
         return (1.0 - 1.0 / np.asarray(self.mean_turns, float)) ** k
 
+    @property
+    def after_first(self) -> Turns:
+        return self
+
     def continuation(self, e: ArrayLike) -> Array:
         r = np.asarray(self.mean_turns, float) - 1.0
         return r / (1.0 + r * np.asarray(e))
@@ -95,6 +104,10 @@ class FixedTurns(Turns):
 
     def survival(self, k: ArrayLike) -> Array:
         return np.where(np.asarray(k) < self.count, 1.0, 0.0)
+
+    @property
+    def after_first(self) -> Turns:
+        return FixedTurns(np.maximum(np.asarray(self.count) - 1, 1))
 
     def continuation(self, e: ArrayLike) -> Array:
         """(1 - z^J)/(1 - z), written with expm1 and log1p so that z near one does not cancel."""
@@ -137,6 +150,10 @@ class TabulatedTurns(Turns):
         p = self._probability
         turn = np.arange(1, len(p) + 1).reshape((-1,) + (1,) * max(np.ndim(k), p.ndim - 1))
         return (np.expand_dims(p, tuple(range(1, turn.ndim - p.ndim + 1))) * (turn > np.asarray(k))).sum(0)
+
+    @property
+    def after_first(self) -> Turns:
+        return TabulatedTurns(np.asarray(self.weights, float)[1:])
 
     def continuation(self, e: ArrayLike) -> Array:
         """Horner's rule over the table."""
