@@ -228,7 +228,7 @@ def _time_nodes(streams: Sequence[SessionStream], capacity: Array) -> Array:
     u = np.linspace(-1.0, 1.0, INSTANTS).reshape((-1,) + (1,) * width.ndim)
     offsets = width * np.sinh(u * np.arcsinh(5.0 / width))
     bends = [level for stream in streams for level in (*stream.gap.landmarks, stream.retention)]
-    bends = [np.where(np.isfinite(level), level, centre)[None] for level in bends]
+    bends = [np.where(np.isfinite(level) & (np.asarray(level) > 0.0), level, centre)[None] for level in bends]
     times = np.sort(np.concatenate([np.zeros((1,) + centre.shape), centre * np.exp(offsets), *bends]), axis=0)
     # nodes that coincide are set a little apart, so that slopes between neighbours exist
     return times * (1.0 + 1e-7 * np.arange(len(times)).reshape((-1,) + (1,) * centre.ndim))
