@@ -108,4 +108,5 @@ class Record(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", arbitrary_types_allowed=True, use_attribute_docstrings=True,
         protected_namespaces=(),
+        defer_build=True,  # only the record that is validated needs a validator of its own; halves the start-up time
     )

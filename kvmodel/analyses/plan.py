@@ -22,7 +22,6 @@ from kvmodel.units import DAY
 ARMS = ("no_reuse", "local_reuse", "all_tiers")
 CLOSED_FORM = "closed form, within 0.015 of simulation for stationary Poisson sessions"
 
-
 def tiers_of(case: Case, arm: str) -> tuple[str, ...]:
     """Tiers an arm uses, fast to slow: none, the GPUs' own memory, or all of the study's."""
     names = tuple(case.tiers)

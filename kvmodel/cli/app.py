@@ -12,8 +12,10 @@ from collections.abc import Sequence
 import typer
 
 from kvmodel.cli.breakeven import breakeven_command
+from kvmodel.cli.calibrate import calibrate_app
 from kvmodel.cli.evaluate import evaluate_command
 from kvmodel.cli.exit_status import ExitStatus
+from kvmodel.cli.fit import fit_command
 from kvmodel.cli.new import new_command
 from kvmodel.cli.plan import plan_command
 from kvmodel.cli.presets import presets_app
@@ -35,7 +37,9 @@ app.command("plan")(plan_command)
 app.command("validate")(validate_command)
 app.command("size")(size_command)
 app.command("breakeven")(breakeven_command)
+app.add_typer(calibrate_app, name="calibrate")
 app.command("trace")(trace_command)
+app.command("fit")(fit_command)
 app.command("evaluate")(evaluate_command)
 app.add_typer(presets_app, name="presets")
 app.command("schema")(schema_command)

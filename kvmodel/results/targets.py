@@ -15,18 +15,23 @@ from kvmodel.results.table import Row, Table
 _TARGET = re.compile(r"\s*(>=|<=)\s*(.+?)\s*$")
 
 
-def parse_target(text: str) -> tuple[str, str]:
-    """The comparison and the value text of ">= 5 yr". Raises KvmodelError."""
+def parse_target(quantity: str, text: str, known: Mapping[str, str]) -> tuple[str, float]:
+    """The comparison and the value in base units of a target such as ">= 5 yr".
+
+    known: quantity -> dimension. Raises ValueError that says what is wrong and what is allowed.
+    """
+    if quantity not in known:
+        raise ValueError(f"no such quantity{nearest(quantity, known)}")
     match = _TARGET.match(text)
     if not match:
-        raise KvmodelError(f"target {text!r} is not of the form '>= value' or '<= value'")
-    return match[1], match[2]
+        raise ValueError(f"{text!r} is not of the form '>= value' or '<= value'")
+    return match[1], units.parse(match[2], known[quantity])
 
 
 def wanted_lifetime(targets: Mapping[str, str]) -> float | None:
     """The lifetime a study asks of its wearing tiers [s], if it asks."""
     text = targets.get("endurance.lifetime")
-    return None if text is None else units.parse(parse_target(text)[1], "s")
+    return None if text is None else parse_target("endurance.lifetime", text, {"endurance.lifetime": "s"})[1]
 
 
 def target_rows(table: Table, targets: Mapping[str, str], arm: str) -> Iterator[Row]:
@@ -34,20 +39,20 @@ def target_rows(table: Table, targets: Mapping[str, str], arm: str) -> Iterator[
 
     A target on a quantity that is told per arm is held against `arm`; one told per tier against every tier.
     """
-    known = dict.fromkeys(row.quantity for row in table)
+    told = {row.quantity: row.unit for row in table}
     for quantity, text in targets.items():
-        sign, value = parse_target(text)
-        if quantity not in known:
-            raise KvmodelError(f"targets.{quantity}: no such quantity{nearest(quantity, known)}")
+        if quantity not in told:
+            raise KvmodelError(f"targets.{quantity}: this study does not tell it (limits under slo, or a tier, are missing)")
+        sign, goal = parse_target(quantity, text, told)
         for row in table:
             if row.quantity != quantity or row.arm not in ("", arm) or row.population or (row.arm and row.tier):
                 continue
-            yield _held(row, sign, value, text)
+            yield _held(row, sign, goal, text)
 
 
-def _held(row: Row, sign: str, value: str, text: str) -> Row:
-    goal = units.parse(value, row.unit)
-    met = np.asarray(row.value) >= goal if sign == ">=" else np.asarray(row.value) <= goal
+def _held(row: Row, sign: str, goal: float, text: str) -> Row:
+    value = np.asarray(row.value, float)
+    met = (value >= goal if sign == ">=" else value <= goal) & ~np.isnan(value)
     share = float(np.mean(met))
     verdict = "met" if share == 1 else "missed" if share == 0 else f"met at {share:.0%} of the points"
     return Row("target.met", met.astype(float), "", f"{row.quantity} {text}", row.case, row.arm, row.population, row.tier,

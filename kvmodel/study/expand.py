@@ -161,11 +161,12 @@ def _numbers(study: LoadedStudy, path: str, texts: list[Any], place: tuple[str, 
     """Values given as text or numbers, in the base unit of the path they are for."""
     _require_path(study, path, place)
     marker = Values(texts)
+    data = with_path(study.case_data, path, marker)
     try:
-        Case.model_validate(with_path(study.case_data, path, marker))
+        Case.model_validate(data)
     except ValidationError as error:
         if marker.numbers is None:
-            found = problems_of(error, replace(study.source, data=study.case_data), Case)
+            found = problems_of(error, replace(study.source, data=data), Case)
             raise _BadPath([_problem(study, place, problem.message) for problem in found]) from None
     if marker.numbers is None:
         raise _BadPath([_problem(study, place, "is not a number that can be swept or drawn")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from kvmodel.analyses.quantities import QUANTITIES
 from kvmodel.errors import KvmodelError, Problem, StudyError
+from kvmodel.results.targets import parse_target
 from kvmodel.study.problems import problems_of
 from kvmodel.study.resolve import Provenance, UnmergedError, apply_overrides, apply_scenarios, merge_presets
 from kvmodel.study.schema import PRESET_PLACES, QUESTION_KEYS, Study
@@ -70,7 +72,27 @@ def parse_study(text: str, name: str = "study", overrides: Mapping[str, Any] | N
     return _loaded(read_text(text, name), overrides)
 
 
+# Sections that may be left out of a file, and still be reached by --set, scenarios and sweeps.
+OPTIONAL_SECTIONS = (("policy",), ("policy", "admission"), ("prices",), ("monte_carlo",), ("sweep",), ("uncertain",),
+                     ("targets",), ("deployment", "decode"))
+
+
+def _with_sections(tree: Tree) -> Tree:
+    data = tree.data
+    for section in OPTIONAL_SECTIONS:
+        data = _with_section(data, section)
+    return replace(tree, data=data)
+
+
+def _with_section(data: Any, keys: tuple[str, ...]) -> Any:
+    if not isinstance(data, Mapping) or (len(keys) > 1 and keys[0] not in data):
+        return data
+    inner = data.get(keys[0], {})
+    return {**data, keys[0]: _with_section(inner, keys[1:]) if len(keys) > 1 else inner}
+
+
 def _loaded(tree: Tree, overrides: Mapping[str, Any] | None) -> LoadedStudy:
+    tree = _with_sections(tree)
     if overrides:
         tree = apply_overrides(tree, overrides)
     return replace(resolve(tree), overrides=dict(overrides or {}))
@@ -87,7 +109,17 @@ def resolve(tree: Tree) -> LoadedStudy:
         record = Study.model_validate(data)
     except ValidationError as error:
         raise StudyError(tree.name, problems_of(error, replace(tree, data=data), Study)) from None
+    if problems := list(_target_problems(tree, record.targets)):
+        raise StudyError(tree.name, problems)
     return LoadedStudy(tree, data, provenance, record)
+
+
+def _target_problems(tree: Tree, targets: Mapping[str, str]) -> Iterator[Problem]:
+    for quantity, text in targets.items():
+        try:
+            parse_target(quantity, text, QUANTITIES)
+        except ValueError as error:
+            yield Problem(f"targets.{quantity}", str(error), *(tree.position(("targets", quantity)) or ()))
 
 
 def _with_model_config(tree: Tree) -> Tree:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvmodel.analyses.quantities import QUANTITIES
 from kvmodel.errors import MissingNumberError
 from tests.studies import planned, study
 
@@ -159,3 +160,8 @@ def test_prices_drawn_leave_everything_else_alone():
 
 def test_study_repr_says_what_it_is():
     assert "Llama-3.1-8B" in repr(study()) and "hbm > dram > nvme" in repr(study())
+
+
+def test_every_quantity_told_is_declared_with_its_dimension(table):
+    told = {row.quantity: row.unit for row in table}
+    assert told == QUANTITIES
