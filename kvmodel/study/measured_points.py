@@ -92,7 +92,9 @@ def _from_csv(path: Path, text: str, columns: Mapping[str, Column]) -> Iterator[
             if len(row) != len(header):
                 raise KvmodelError(f"{where}: {len(row)} values, but the header names {len(header)}")
             given = dict(zip(header, row, strict=True))
-            yield _checked({name: _value(where, name, given.get(name), column) for name, column in columns.items()}, where)
+            yield _checked(
+                {name: _value(where, name, given.get(name), column) for name, column in columns.items()}, where
+            )
     except csv.Error as error:
         raise KvmodelError(f"{path}:{rows.line_num}: not CSV ({error})") from None
 
@@ -100,7 +102,9 @@ def _from_csv(path: Path, text: str, columns: Mapping[str, Column]) -> Iterator[
 def _header(where: str, names: list[str], columns: Mapping[str, Column]) -> list[str]:
     for name in names:
         if name not in columns:
-            raise KvmodelError(f"{where}: no column {name!r} is known{nearest(name, columns)}; there are {', '.join(columns)}")
+            raise KvmodelError(
+                f"{where}: no column {name!r} is known{nearest(name, columns)}; there are {', '.join(columns)}"
+            )
     missing = [name for name, column in columns.items() if column.default is None and name not in names]
     if missing:
         raise KvmodelError(f"{where}: the header lacks {', '.join(missing)}")
@@ -123,8 +127,9 @@ def _checked(point: dict[str, float], where: str) -> dict[str, float]:
     for name, value in point.items():
         least = 0.0 if name == "cached_tokens" else 1.0 if name == "concurrency" else None
         if value < 0 or (least is None and value == 0) or (least is not None and value < least):
-            raise KvmodelError(f"{where}: {name}: must be {'more than 0' if least is None else f'at least {least:g}'}, got "
-                               f"{value:g}")
+            raise KvmodelError(
+                f"{where}: {name}: must be {'more than 0' if least is None else f'at least {least:g}'}, got {value:g}"
+            )
     if point.get("cached_tokens", 0.0) > point.get("tokens", math.inf):
         raise KvmodelError(f"{where}: cached_tokens {point['cached_tokens']:g} is more than tokens {point['tokens']:g}")
     return point
@@ -165,16 +170,25 @@ def _of_run(run: Mapping[str, Any], where: str) -> Iterator[dict[str, float]]:
         yield from _of_requests(lengths, times, where)
         return
     name = "mean_ttft_ms" if "mean_ttft_ms" in run else "median_ttft_ms"
-    yield _checked({"tokens": number("total_input_tokens") / max(number("completed"), 1.0),
-                    "seconds": number(name) / 1e3, "cached_tokens": 0.0, "concurrency": load}, where)
+    yield _checked(
+        {
+            "tokens": number("total_input_tokens") / max(number("completed"), 1.0),
+            "seconds": number(name) / 1e3,
+            "cached_tokens": 0.0,
+            "concurrency": load,
+        },
+        where,
+    )
 
 
 def _reader(run: Mapping[str, Any], where: str) -> Callable[[str], float]:
     def number(name: str) -> float:
         value = run.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise KvmodelError(f"{where}: {name} is {'missing' if name not in run else repr(value)[:40]}; is this the "
-                               "result of vllm bench serve or of SGLang's bench_serving?")
+            raise KvmodelError(
+                f"{where}: {name} is {'missing' if name not in run else repr(value)[:40]}; is this the "
+                "result of vllm bench serve or of SGLang's bench_serving?"
+            )
         return float(value)
 
     return number
@@ -185,8 +199,10 @@ def _concurrency(run: Mapping[str, Any], where: str, number: Callable[[str], flo
     if run.get("max_concurrency") is not None:
         return max(number("max_concurrency"), 1.0)
     if str(run.get("request_rate")) not in ("inf", "Infinity"):
-        raise KvmodelError(f"{where}: requests came at a rate of {run.get('request_rate')} /s, so their waits are part of "
-                           "the times; run the benchmark with a maximum concurrency")
+        raise KvmodelError(
+            f"{where}: requests came at a rate of {run.get('request_rate')} /s, so their waits are part of "
+            "the times; run the benchmark with a maximum concurrency"
+        )
     return max(number("completed"), 1.0)
 
 
