@@ -90,7 +90,7 @@ def _writes(rows: Table) -> Iterator[Figure]:
     records = [{"name": tier, "y": value / factor, "text": f"budget {number(value, 'B/s')}"}
                for tier, value in budgets.items() if np.isfinite(value)]
     chart = marks.bars(found, f"written, {unit}", marks.TIER_COLORS, factor, max(finite, default=1.0))
-    ticks = alt.Chart(marks.data(records)).encode(y="name:N", x="y:Q")
+    ticks = alt.Chart(marks.data(records)).encode(y=alt.Y("name:N", sort=tiers), x="y:Q")
     layers = [ticks.mark_tick(color="#D55E00", thickness=3, size=30, opacity=1),
               ticks.mark_text(align="left", dx=6, dy=-12, color="#D55E00").encode(text="text:N")]
     sentence = "; ".join(

@@ -85,7 +85,7 @@ def _reuse_chart(curve: Table, tier: str) -> dict[str, Any]:
         y=alt.Y("y:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(title="share of prompt tokens", format="%")),
         color=color, tooltip=[alt.Tooltip("step:N"), alt.Tooltip("y:Q", format=".1%")])
     layers = [lines.transform_filter(f"datum.step == '{step}'").mark_line(strokeWidth=width, strokeDash=dash)
-              for step, width, dash in (("ceiling", 2, [6, 4]), ("resident", 4, []), ("timely", 2, []))]
+              for step, width, dash in (("resident", 4, []), ("timely", 2, []), ("ceiling", 2, [6, 4]))]
     return marks.spec(alt.layer(*_knee_band(curve), *layers, *_knee_marks(curve)),
                       described=f"Effective reuse by capacity of {tier}")
 
@@ -130,7 +130,7 @@ def over_prefix(table: Table, rows: Table) -> Iterator[Figure]:
         return
     tiers = names(curve, "tier", "time.fetch")
     typical = one(rows, "time.typical_prefix")
-    caption = "Idle paths, nothing hidden behind computation. Rings mark where fetching becomes the faster one."
+    caption = "Idle paths, nothing hidden behind computation. A ring marks where fetching becomes the faster one."
     spec = _prefix_chart(curve, tiers, float("nan") if typical is None else central(typical.value))
     yield Figure("prefix", _prefix_sentence(curve, tiers), caption, (spec,), curve)
 
@@ -176,7 +176,8 @@ def _prefix_chart(curve: Table, tiers: list[str], typical: float) -> dict[str, A
         x="x:Q", y="y:Q", color=color, tooltip=alt.Tooltip("text:N", title="break-even"))
     label = f"typical prefix: {units.text(typical, 'token')}" if np.isfinite(typical) else ""
     mark = marks.marked(typical, label, (float(x[0]), float(x[-1])), dash=(4, 3))
-    return marks.spec(alt.layer(*mark, lines, rings), described="Fetch and recompute time by prefix length")
+    layers = [*mark, lines, rings] if crossings else [*mark, lines]
+    return marks.spec(alt.layer(*layers), described="Fetch and recompute time by prefix length")
 
 
 def over_sweep(table: Table, rows: Table, arms: list[str]) -> Iterator[Figure]:

@@ -79,11 +79,12 @@ def _points_note(table: Table) -> str:
 
 
 def _grid(grid: tables.Grid) -> str:
-    kind = " class='numbers'" if grid.numeric else ""
+    kind = "numbers" if grid.numeric else "words"
     head = "".join(f"<th scope='col'>{escape(title)}</th>" for title in grid.head)
     lines = "".join(f"<tr>{''.join(_cells(row))}</tr>" for row in grid.body)
     note = f"<p class='note'>{escape(grid.note)}</p>" if grid.note else ""
-    return f"<div class='wide'><table{kind}><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>{note}"
+    table = f"<table class='{kind}'><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+    return f"<div class='wide'>{table}</div>{note}"
 
 
 def _cells(row: Sequence[Cell]) -> Iterator[str]:

@@ -184,7 +184,7 @@ def assumptions(study: LoadedStudy) -> Grid:
         known = study.provenance.get(parameter.path)
         if parameter.path.rsplit(".", 1)[-1] in ASSUMED or (known is not None and known.basis == "assumed"):
             value = _parameter_text(parameter) if known is None else _short(get_path(study.data, parameter.path))
-            body.append([Cell(parameter.path), Cell(value), Cell(_origin(known)),
+            body.append([Cell(parameter.path), Cell(value), Cell(_origin(known, with_basis=True)),
                          Cell((known and known.note) or parameter.meaning)])
     return Grid("Assumptions of the study", ("number", "value", "basis", "meaning"), body, numeric=False)
 
@@ -194,15 +194,15 @@ def _parameter_text(parameter: Parameter) -> str:
     return number(low, parameter.dimension) if low == high else between(low, high, parameter.dimension)
 
 
-def _origin(known: Provenance | None) -> str:
+def _origin(known: Provenance | None, with_basis: bool = False) -> str:
     """Where a number comes from, in a few words."""
     if known is None:
         return "default of kvmodel"
     if known.origin == "preset":
-        return f"{known.basis or 'stated'}, preset {known.name}"
+        return (f"{known.basis}, " if with_basis and known.basis else "") + f"preset {known.name}"
     if known.origin == "study":
         return f"study, line {known.line}" if known.line else "study"
-    return f"{known.origin} {known.name}" if known.name and known.origin != "set" else known.origin
+    return "--set" if known.origin == "set" else f"{known.origin} {known.name or ''}".strip()
 
 
 def provenance(study: LoadedStudy) -> Grid:
@@ -212,12 +212,14 @@ def provenance(study: LoadedStudy) -> Grid:
         place = "; ".join(part for part in (known.url, known.note) if part)
         value = _short(get_path(study.data, path))
         body.append([Cell(path), Cell(value), Cell(_origin(known)), Cell(known.basis or ""),
-                     Cell(known.source or "", place), Cell(known.date or "")])
-    return Grid("Provenance", ("path", "value", "origin", "basis", "source", "date"), body,
+                     Cell(known.date or ""), Cell(known.source or "", place)])
+    return Grid("Provenance", ("path", "value", "origin", "basis", "date", "source"), body,
                 "What the study file, its presets and overrides say, and who says so.", numeric=False)
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return _short(", ".join(_short(item) for item in value))
     text = f"{value:.10g}" if isinstance(value, float) else str(value)
     return text if len(text) <= 120 else text[:117] + "..."
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import altair as alt
 import numpy as np
 import pytest
 
@@ -69,6 +70,12 @@ def test_specifications_hold_no_address_and_no_number_json_lacks():
         for spec in figure.specs:
             assert "http" not in json.dumps(spec, allow_nan=False)
             assert len(json.dumps(spec)) < 40_000
+
+
+def test_specifications_are_valid():
+    for figure in figures(hand_made.table()):
+        for spec in figure.specs:
+            alt.LayerChart.from_dict(spec) if "layer" in spec else alt.Chart.from_dict(spec)
 
 
 def test_specifications_draw():
