@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
 
 from kvmodel.engines import KINDS, Parallel, Pool
 from kvmodel.engines.engine import EngineRecord
+from kvmodel.engines.vllm_layout import stage_of
 from kvmodel.errors import KvmodelError, PresetError, UnsupportedModelError, nearest
 from kvmodel.presets import catalogue
 from kvmodel.system.config_json import read_config, read_config_file
@@ -47,27 +48,35 @@ def kv_size(
 
     model            record, parsed config.json, preset name, or path of a config.json or its directory
     tokens           lengths of sequences [tokens]; sequence_bytes answers in the same shape
-    memory           KV pool of one rank [B]; or gpu: preset whose memory × memory_fraction − weights −
-    reserve it is max_model_len    longest request [tokens]; by default the model's own
-    tp, pp, dcp      tensor, pipeline and decode-context ranks; dp_attention: data-parallel attention groups
-    within tp engine_settings  settings of the engine record (engine_version, block_tokens,
-    max_batched_tokens, ...)
+    memory           KV pool of one rank [B]
+    gpu, reserve     instead of memory: a GPU preset, whose memory × memory_fraction − weights − reserve [B] it is
+    max_model_len    longest request [tokens]; by default the model's own
+    tp, pp, dcp      tensor, pipeline and decode-context ranks
+    dp_attention     data-parallel attention groups within tp
+    engine_settings  settings of the engine record (engine_version, block_tokens, max_batched_tokens, ...)
 
-    Returns the keys model, attention, growing_bytes_per_token, fixed_bytes_per_sequence, sequence_bytes,
-    per_rank, and with an engine: engine. Nothing is guessed: what is unknown is refused by name.
+    Returns the keys model, attention, growing_bytes_per_token, indexer_bytes_per_token, growing_up_to_tokens,
+    bytes_per_token_below_window, fixed_bytes_per_sequence, sequence_bytes, per_rank, and with an engine: engine.
+    Past every window  sequence_bytes = growing · min(n, growing_up_to_tokens) + indexer · n + fixed.
+    Nothing is guessed: what is unknown is refused by name.
     """
     llm = with_precision(model_of(model), kv_dtype, k_dtype, v_dtype, state_dtype, encoder_tokens)
     parallel = parallel_of(tp, pp, dcp, dp_attention)
     tokens = np.asarray(tokens, dtype=float)
     if (tokens < 0).any() or not np.isfinite(tokens).all():
         raise KvmodelError("tokens must be finite and not negative")
+    sizes = _bytes(llm)
+    whole = _growth(sizes)
     answer = {
         "model": llm.name,
-        "attention": [_group_answer(llm, group) for group in llm.attention],
-        "growing_bytes_per_token": _plain(llm.growing_bytes_per_token),
-        "fixed_bytes_per_sequence": _plain(llm.fixed_bytes_per_sequence()),
+        "attention": [_group_answer(size) for size in sizes],
+        "growing_bytes_per_token": _plain(whole.growing),
+        "indexer_bytes_per_token": _plain(whole.indexer),
+        "growing_up_to_tokens": whole.up_to,
+        "bytes_per_token_below_window": _plain(whole.below_window),
+        "fixed_bytes_per_sequence": _plain(whole.fixed),
         "sequence_bytes": _plain(llm.sequence_bytes(tokens)),
-        "per_rank": _rank_answer(llm, parallel),
+        "per_rank": _rank_answer(llm, parallel, sizes),
     }
     if engine is not None:
         record = engine_of(engine, **engine_settings)
@@ -215,32 +224,97 @@ def model_weights(model: Llm | Mapping[str, Any] | str | Path) -> dict[str, Any]
             "basis": f"preset {llm.preset}" if llm.preset else "derived from the layer shapes"}
 
 
-def _group_answer(llm: Llm, group: Any) -> dict[str, Any]:
+class _Bytes(NamedTuple):
+    """Bytes of one group of layers on one rank, each figure asked once."""
+
+    group: Any
+    growing: float  # what each token adds for ever [B/token]
+    below: float  # what each token adds to windows that are not full yet [B/token]
+    bounded: float  # full windows [B]
+    state: float  # from the first token on [B]
+
+
+def _bytes(llm: Llm, tp: int = 1) -> list[_Bytes]:
     precision = llm.precision
-    bounded, state = group.bounded_bytes(np.inf, precision), group.state_bytes(precision)
-    answer = {"kind": group.kind, "layers": group.layers,
-              "growing_bytes_per_token": _plain(group.growing_bytes_per_token(precision))}
+    return [_Bytes(group, group.growing_bytes_per_token(precision, tp), group.bounded_bytes(1, precision, tp),
+                   group.bounded_bytes(np.inf, precision, tp), group.state_bytes(precision, tp))
+            for group in llm.attention]
+
+
+def _group_answer(size: _Bytes) -> dict[str, Any]:
+    group = size.group
+    answer = {"kind": group.kind, "layers": group.layers, "growing_bytes_per_token": _plain(size.growing)}
     for name in ("window", "chunk", "encoder_tokens"):
         if getattr(group, name, 0):
             answer[name] = getattr(group, name)
-    if bounded:  # what each token adds until the window is full
-        answer["bytes_per_token_below_window"] = _plain(
-            answer["growing_bytes_per_token"] + group.bounded_bytes(1, precision))
-    if bounded:
-        answer["bounded_bytes"] = _plain(bounded)
-    if state:
-        answer["state_bytes"] = _plain(state)
+    if size.bounded:  # what each token adds until the window is full
+        answer["bytes_per_token_below_window"] = _plain(size.growing + size.below)
+        answer["bounded_bytes"] = _plain(size.bounded)
+    if size.state:
+        answer["state_bytes"] = _plain(size.state)
     return answer
 
 
-def _rank_answer(llm: Llm, parallel: Parallel) -> dict[str, Any]:
-    """The fullest pipeline stage's rank; layers of a kind are spread evenly over the stages."""
+class _Growth(NamedTuple):
+    """How the layers of a model, or of one pipeline stage, take up bytes on one rank."""
+
+    growing: float  # attention entries each token adds [B/token], up to up_to tokens where that is not None
+    indexer: float  # index keys each token adds [B/token]
+    below_window: float  # what the first tokens add, before any window is full [B/token]
+    fixed: float  # what a long sequence holds beside [B]
+    up_to: int | None  # the shortest window, where no attention entry outlives its window [tokens]
+
+
+def _growth(sizes: list[_Bytes], share: Callable[[Any], float] = lambda group: 1.0) -> _Growth:
+    """Growth of all groups together; `share` is the part of a group's layers that counts."""
+    growing = indexer = windows = fixed = 0.0
+    limits = []
+    for size in sizes:
+        part = share(size.group)
+        if size.group.kind == "indexer":
+            indexer += part * size.growing
+        else:
+            growing += part * size.growing
+        fixed += part * (size.bounded + size.state)
+        if part and size.below:
+            windows += part * size.below
+            limits.append(getattr(size.group, "window", 0) or size.group.chunk)
+    below_window = growing + indexer + windows
+    if growing or not limits:
+        return _Growth(growing, indexer, below_window, fixed, None)
+    return _Growth(windows, indexer, below_window, fixed - windows * min(limits), min(limits))
+
+
+def _stage_shares(llm: Llm, pp: int) -> Iterator[Callable[[Any], float]]:
+    """For each pipeline stage, the part of a group's layers on it; stages as vLLM cuts them."""
+    if pp > llm.depth:
+        raise KvmodelError(f"pp {pp} is more than the {llm.depth} layers of {llm.name}")
+    stages = [stage_of(position, llm.depth, pp) for position in range(llm.depth)]
+
+    def share(group: Any, stage: int) -> float:
+        if not group.positions and group.layers != llm.depth:
+            raise UnsupportedModelError(f"{llm.name}: positions of the {group.kind} layers are not stated, so they "
+                                        f"cannot be spread over pp {pp} stages")
+        at = group.positions or range(llm.depth)
+        return sum(stages[position] == stage for position in at) / group.layers
+
+    return (partial(share, stage=stage) for stage in range(pp))
+
+
+def _rank_answer(llm: Llm, parallel: Parallel, logical: list[_Bytes]) -> dict[str, Any]:
+    """One rank of the pipeline stage whose sequences grow fastest."""
     ranks = parallel.attention_tp
-    share = -(-llm.layers // parallel.pp) / llm.layers
-    growing = llm.rank_growing_bytes_per_token(ranks) / parallel.dcp
-    fixed = llm.fixed_bytes_per_sequence(ranks)
-    return {"growing_bytes_per_token": _plain(growing * share), "fixed_bytes_per_sequence": _plain(fixed * share),
-            "replication": _plain(llm.replication(ranks) / parallel.dcp)}
+    whole, sizes = _growth(logical), logical if ranks == 1 else _bytes(llm, ranks)
+    rank = _growth(sizes)
+    counted = "growing" if whole.growing else "fixed"  # what replication is about
+    copies = ranks * getattr(rank, counted) / getattr(whole, counted)
+    if parallel.pp > 1:
+        stages = (_growth(sizes, share) for share in _stage_shares(llm, parallel.pp))
+        rank = max(stages, key=lambda stage: (stage.growing + stage.indexer, stage.fixed))
+    return {"growing_bytes_per_token": _plain(rank.growing / parallel.dcp),
+            "indexer_bytes_per_token": _plain(rank.indexer / parallel.dcp),
+            "fixed_bytes_per_sequence": _plain(rank.fixed),
+            "replication": _plain(copies / (parallel.dcp if whole.growing else 1))}
 
 
 def _engine_answer(llm: Llm, engine: EngineRecord, parallel: Parallel, memory: float | None,

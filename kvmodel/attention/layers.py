@@ -8,9 +8,9 @@ for it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kvmodel.formulas.kv_size import Precision, Storage, heads_per_rank, vector_bytes
 from kvmodel.quantity import Record
@@ -24,6 +24,14 @@ class LayerGroup(Record):
 
     positions: tuple[int, ...] = ()
     """Which layers they are, counted from 0; needed only to cut a model into pipeline stages."""
+
+    @model_validator(mode="after")
+    def _one_position_each(self) -> Self:
+        if self.positions and len(set(self.positions)) != self.layers:
+            raise ValueError(f"positions lists {len(set(self.positions))} layers but layers is {self.layers}")
+        if min(self.positions, default=0) < 0:
+            raise ValueError("positions must not be negative")
+        return self
 
     def growing_bytes_per_token(self, precision: Precision, tp: Any = 1) -> Any:
         """Bytes each further token adds, without bound [B/token]."""

@@ -108,19 +108,32 @@ def _lines(model: str, answer: dict[str, Any]) -> list[str]:
         facts += [f"{text(group[name], 'B')} {word}" for name, word in
                   (("bounded_bytes", "when full"), ("state_bytes", "constant")) if name in group]
         lines.append(f"{group['layers']:7d}  {group['kind']}: {', '.join(facts) or 'stores nothing'}")
-    rank = answer["per_rank"]
-    lines += ["", f"growing            {answer['growing_bytes_per_token']:,} B/token",
+    lines += ["", f"growing            {_rate(answer)}",
               f"fixed              {text(answer['fixed_bytes_per_sequence'], 'B')} per sequence",
               *(f"{int(n):,} tokens".ljust(19) + f"{text(size, 'B')} ({size:,} B)"
                 for n, size in answer["sequence_bytes"].items()),
-              f"on one rank        {rank['growing_bytes_per_token']:,} B/token + "
-              f"{text(rank['fixed_bytes_per_sequence'], 'B')}; stored {rank['replication']:.3g} times over all ranks"]
+              f"on one rank        {_rate(answer['per_rank'])}, "
+              f"{text(answer['per_rank']['fixed_bytes_per_sequence'], 'B')} fixed; stored "
+              f"{answer['per_rank']['replication']:.3g} times over all ranks"]
     weights = model_weights(model)
     if weights["parameters"]:
         size_text = text(weights["weight_bytes"], "B") if weights["weight_bytes"] else "weight bytes not known"
         lines.append(f"weights            {weights['parameters'] / 1e9:,.1f} B parameters, "
                      f"{weights['active_parameters'] / 1e9:,.1f} B active, {size_text} ({weights['basis']})")
     return lines + (_engine_lines(answer["engine"]) if "engine" in answer else [])
+
+
+def _rate(answer: dict[str, Any]) -> str:
+    """What each token adds, in words: attention entries, index keys, and where growth ends."""
+    words = f"{answer['growing_bytes_per_token']:,} B/token"
+    if answer["indexer_bytes_per_token"]:
+        words += f" + {answer['indexer_bytes_per_token']:,} B/token of index keys"
+    if answer.get("growing_up_to_tokens"):
+        words += f" up to {answer['growing_up_to_tokens']:,} tokens, then nothing"
+    elif answer.get("bytes_per_token_below_window", 0) > (
+            answer["growing_bytes_per_token"] + answer["indexer_bytes_per_token"]):
+        words += f" ({answer['bytes_per_token_below_window']:,} B/token before any window is full)"
+    return words
 
 
 def _engine_lines(engine: dict[str, Any]) -> list[str]:

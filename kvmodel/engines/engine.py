@@ -27,6 +27,7 @@ class Model(Protocol):
     attention: Any
     draft_attention: Any
     max_context: Any
+    depth: int
     precision: Precision
     growing_bytes_per_token: Any
 

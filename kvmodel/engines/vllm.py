@@ -69,7 +69,7 @@ class Vllm(EngineRecord):
         length = 1 if grows else request_length(llm, max_model_len)  # a block of states alone is a whole request
         draft = llm.draft_attention if self.speculative_tokens else ()
         return _layout(
-            (llm.attention, draft), llm.precision, parallel.attention_tp, parallel.pp, self.block_tokens,
+            (llm.attention, draft), llm.depth, llm.precision, parallel.attention_tp, parallel.pp, self.block_tokens,
             self.kernel_block_tokens, self.speculative_tokens, self.hybrid_manager,
             version_number(self.version, NEWEST), length)
 
@@ -174,7 +174,7 @@ class Vllm(EngineRecord):
 
 
 @lru_cache(maxsize=512)
-def _layout(groups: tuple[tuple[Any, ...], tuple[Any, ...]], precision: Precision, ranks: int, pp: int,
+def _layout(groups: tuple[tuple[Any, ...], tuple[Any, ...]], depth: int, precision: Precision, ranks: int, pp: int,
             block: int | None, kernel_block: int | None, draft_tokens: int, hybrid: bool, version: tuple[int, int, int],
             sequence_block: int) -> Layout:
     """Layout of a model's layers and its draft's; kept, because one plan asks for the same one many times."""
@@ -182,11 +182,10 @@ def _layout(groups: tuple[tuple[Any, ...], tuple[Any, ...]], precision: Precisio
     latent = any(group.kind == "latent" for group in own)
     if latent:  # the index cache of sparse MLA is always the fp8 layout
         precision = precision._replace(index="fp8")
-    count = sum(group.layers for group in own if group.kind != "indexer")
     stored = [s for group in own for s in group.storage(precision, ranks, draft_tokens)]
     # the draft's layers follow the model's last one
-    stored += [s._replace(positions=tuple(count + i for i in range(s.layers)))
+    stored += [s._replace(positions=tuple(depth + i for i in range(s.layers)))
                for group in draft for s in group.storage(precision, ranks)]
     default = LATENT_BLOCK if latent else DEFAULT_BLOCK
-    return build(stored, block or default, kernel_block or default, count, pp,
+    return build(stored, block or default, kernel_block or default, depth, pp,
                  hybrid=hybrid and version >= HYBRID_MANAGER, pads=version >= PADS_PAGES, sequence_block=sequence_block)

@@ -85,7 +85,7 @@ def build(stored: Iterable[Storage], block: int, kernel_block: int, layers: int,
         stage_bytes = [0.0] * pp
         for kind in kinds:
             for position in kind.positions:
-                stage_bytes[_stage(position, layers, pp)] += kind.page
+                stage_bytes[stage_of(position, layers, pp)] += kind.page
         return Layout((group,), tuple(stage_bytes))
     kinds = _equal_pages(kinds, pads)
     return _grouped(kinds, layers, pp)
@@ -199,10 +199,10 @@ def _tuples(family: list[Kind]) -> int:
 
 
 def _on_stage(positions: tuple[int, ...], layers: int, pp: int, stage: int) -> int:
-    return len(positions) if pp == 1 else sum(_stage(position, layers, pp) == stage for position in positions)
+    return len(positions) if pp == 1 else sum(stage_of(position, layers, pp) == stage for position in positions)
 
 
-def _stage(position: int, layers: int, pp: int) -> int:
+def stage_of(position: int, layers: int, pp: int) -> int:
     """Pipeline stage of a layer: equal stages, the remainder to the later ones but the last."""
     if pp == 1:
         return 0

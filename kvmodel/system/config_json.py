@@ -56,6 +56,7 @@ def _read(fields: Fields, config: Mapping[str, Any], text: Mapping[str, Any], na
             kv_dtype="fp16" if dtype == "float16" else "bf16",
             model_dtype="fp16" if dtype == "float16" else "bf16",
             state_dtype=_state_dtype(fields),
+            hidden_layers=len(per_layer),
             max_context=fields.get("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length",
                                    "max_target_positions"),
             **counted,

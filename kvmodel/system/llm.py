@@ -85,6 +85,9 @@ class Llm(Record):
     vocabulary: int | None = Field(default=None, ge=1)
     """Entries of the vocabulary."""
 
+    hidden_layers: int | None = Field(default=None, ge=1)
+    """All layers, those without a cache included; cuts the model into pipeline stages. Empty: the last position."""
+
     max_context: Annotated[Number, Quantity("token", gt=0)] | None = None
     """Longest sequence the model accepts."""
 
@@ -106,6 +109,13 @@ class Llm(Record):
             raise ValueError("active_parameters must not exceed parameters")
         return self
 
+    @model_validator(mode="after")
+    def _positions_within_all(self) -> Self:
+        last = max((max(group.positions, default=-1) for group in self.attention), default=-1)
+        if self.hidden_layers is not None and last >= self.hidden_layers:
+            raise ValueError(f"attention: a layer stands at position {last}, but hidden_layers is {self.hidden_layers}")
+        return self
+
     @cached_property
     def precision(self) -> Precision:
         """Encodings of everything the cache holds."""
@@ -119,6 +129,12 @@ class Llm(Record):
     def layers(self) -> int:
         """Layers in all groups, indexers not counted twice."""
         return sum(group.layers for group in self.attention if group.kind != "indexer")
+
+    @cached_property
+    def depth(self) -> int:
+        """Layers of the model, for pipeline stages: as stated, else up to the last one listed."""
+        listed = max((max(group.positions) for group in self.attention if group.positions), default=-1) + 1
+        return self.hidden_layers or listed or max(group.layers for group in self.attention)
 
     @property
     def growing_bytes_per_token(self) -> Any:
@@ -189,8 +205,10 @@ class Llm(Record):
         if self.stored_weight_bytes is not None:
             return self.stored_weight_bytes
         if self.parameters is None or not self.weight_dtype:
-            raise UnsupportedModelError(f"{self.name}: weight_bytes is not given, and does not follow from parameters "
-                                        "and weight_dtype")
+            missing = "parameters is not known" if self.parameters is None else (
+                "the weights are quantised in a mixed or unknown way (weight_dtype is empty)")
+            raise UnsupportedModelError(f"{self.name}: {missing}; give weight_bytes, the bytes of all weights "
+                                        "(size of the checkpoint)")
         return self.parameters * element_bytes(self.weight_dtype)
 
 

@@ -17,8 +17,13 @@ from kvmodel.analyses.size import ENGINES, engine_of, kv_size, model_of, model_w
 from kvmodel.cli.app import run
 from kvmodel.engines import Parallel
 from kvmodel.errors import KvmodelError, PresetError, StudyError, UnsupportedModelError
+from kvmodel.presets import catalogue
+from kvmodel.system.llm import Llm
+from tests.system.test_config_json import rows
 
-KEYS = {"model", "attention", "growing_bytes_per_token", "fixed_bytes_per_sequence", "sequence_bytes", "per_rank"}
+KEYS = {"model", "attention", "growing_bytes_per_token", "indexer_bytes_per_token", "growing_up_to_tokens",
+        "bytes_per_token_below_window", "fixed_bytes_per_sequence", "sequence_bytes", "per_rank"}
+RANK_KEYS = {"growing_bytes_per_token", "indexer_bytes_per_token", "fixed_bytes_per_sequence", "replication"}
 ENGINE_KEYS = {"kind", "version", "block_tokens", "page_bytes", "blocks", "tokens", "concurrency_at_max_model_len",
                "wasted_fraction", "reuse_granularity_tokens"}
 
@@ -26,7 +31,7 @@ ENGINE_KEYS = {"kind", "version", "block_tokens", "page_bytes", "blocks", "token
 def test_fixed_keys() -> None:
     answer = kvmodel.kv_size("llama-3.1-70b", 1000)
     assert set(answer) == KEYS and answer["sequence_bytes"] == 327_680_000
-    assert set(answer["per_rank"]) == {"growing_bytes_per_token", "fixed_bytes_per_sequence", "replication"}
+    assert set(answer["per_rank"]) == RANK_KEYS
     with_engine = kv_size("llama-3.1-70b", 1000, engine="vllm", memory=40e9)
     assert set(with_engine) == KEYS | {"engine"} and set(with_engine["engine"]) == ENGINE_KEYS
 
@@ -52,6 +57,80 @@ def test_figures_multiply_up() -> None:
     assert answer["sequence_bytes"] == 10**6 * answer["growing_bytes_per_token"] + answer["fixed_bytes_per_sequence"]
     rank = answer["per_rank"]
     assert 16 * rank["growing_bytes_per_token"] == rank["replication"] * answer["growing_bytes_per_token"]
+
+
+def test_every_collected_file_is_exact(reference_data) -> None:
+    """The README's growing bytes per token, to the byte; where its remark says "figure is all layers" (Llama 4), the
+    rate before a chunk is full, because most layers there stop growing at the chunk."""
+    readme = reference_data("model_configs/README.md")
+    collected = rows(readme)
+    assert len(collected) >= 10
+    wrong, all_layers = {}, []
+    for file, expected, remark in collected:
+        answer = kv_size(readme.parent / file)
+        counted = "growing_bytes_per_token"
+        if "figure is all layers" in remark:
+            all_layers.append(file)
+            counted = "bytes_per_token_below_window"
+            assert answer["growing_bytes_per_token"] * 4 == expected  # one layer of four is full
+        if answer[counted] != expected:
+            wrong[file] = (answer[counted], expected, remark)
+    assert wrong == {} and all("Llama-4" in file for file in all_layers)
+
+
+@given(name=st.sampled_from(catalogue.names("llms")), extra=st.integers(0, 10**7), below=st.floats(0, 1),
+       dtype=st.sampled_from(["bf16", "fp8"]))
+def test_the_figures_add_up_to_the_sequence(name: str, extra: int, below: float, dtype: str) -> None:
+    """sequence_bytes = growing · min(n, growing_up_to) + indexer · n + bounded: the last is what windows hold, and past
+    all of them it is fixed_bytes_per_sequence."""
+    answer = kv_size(name, kv_dtype=dtype)
+    windows = [group.get("window", 0) or group.get("chunk", 0) for group in answer["attention"]]
+    longest = max(windows, default=0)
+    limit = answer["growing_up_to_tokens"] or float("inf")
+    for n in (max(longest, 1) + extra, max(1, int(below * longest))):
+        rest = kv_size(name, n, kv_dtype=dtype)["sequence_bytes"] - (
+            answer["growing_bytes_per_token"] * min(n, limit) + answer["indexer_bytes_per_token"] * n)
+        if n >= longest:
+            assert rest == pytest.approx(answer["fixed_bytes_per_sequence"], rel=1e-12, abs=1e-3)
+        assert -1e-3 <= rest <= answer["fixed_bytes_per_sequence"] + 1e-3
+
+
+@pytest.mark.parametrize(("name", "growing", "indexer", "up_to", "below"), [
+    ("deepseek-v3.2", 70_272, 61 * 256, None, 85_888), ("glm-5.2", 89_856, 21 * 256, None, 95_232),
+    ("mistral-7b-v0.1", 131_072, 0, 4096, 131_072), ("phi-3-mini-4k", 393_216, 0, 2047, 393_216),
+    ("llama-4-scout-17b-16e", 49_152, 0, None, 196_608), ("llama-3.1-8b", 131_072, 0, None, 131_072),
+    ("mamba-2.8b", 0, 0, None, 0),
+])
+def test_what_each_token_adds(name: str, growing: int, indexer: int, up_to: int | None, below: int) -> None:
+    answer = kv_size(name)
+    assert (answer["growing_bytes_per_token"], answer["indexer_bytes_per_token"]) == (growing, indexer)
+    assert (answer["growing_up_to_tokens"], answer["bytes_per_token_below_window"]) == (up_to, below)
+
+
+def test_windows_of_several_lengths_grow_together_up_to_the_shortest() -> None:
+    shape = {"kv_heads": 1, "k_dim": 64, "v_dim": 64}
+    llm = Llm(attention=[{"kind": "sliding_window", "layers": 2, "window": 100, **shape},
+                         {"kind": "sliding_window", "layers": 1, "window": 300, **shape}])
+    answer = kv_size(llm, [100, 200, 1000])
+    assert (answer["growing_bytes_per_token"], answer["growing_up_to_tokens"]) == (3 * 256, 100)
+    assert answer["fixed_bytes_per_sequence"] == 200 * 256
+    assert list(answer["sequence_bytes"]) == [300 * 256, 400 * 256, 500 * 256]
+
+
+def test_index_keys_are_copied_where_heads_are_divided() -> None:
+    """MiniMax-M3: four KV heads at TP8 are stored twice, the index keys of 57 layers on every rank."""
+    rank = kv_size("minimax-m3", tp=8)["per_rank"]
+    assert (rank["growing_bytes_per_token"], rank["indexer_bytes_per_token"]) == (2 * 122_880 / 8, 57 * 256)
+    assert rank["replication"] == 2
+
+
+def test_the_fastest_growing_pipeline_stage() -> None:
+    """Gemma-3-27B, 62 layers over four stages of 15, 16, 16, 15: full layers 5, 11, ... fall 2, 3, 2, 3 to a stage."""
+    rank = kv_size("gemma-3-27b", pp=4)["per_rank"]
+    assert rank["growing_bytes_per_token"] == 3 * 8192
+    assert kv_size("deepseek-v3", pp=2)["per_rank"]["growing_bytes_per_token"] == 31 * 1152
+    with pytest.raises(KvmodelError, match="pp 80 is more than the 61 layers"):
+        kv_size("deepseek-v3", pp=80)
 
 
 @pytest.mark.parametrize(("settings", "growing", "replication"), [

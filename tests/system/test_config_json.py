@@ -17,9 +17,6 @@ from kvmodel.system.architectures import READERS
 from kvmodel.system.config_json import read_config, read_config_file
 from kvmodel.system.llm import Llm
 
-# Files for which the README's figure is of another definition than ours, each as its remark says.
-WINDOWS_COUNTED = re.compile(r"figure is all layers|^window 4096|^$")
-
 
 def rows(readme: Path) -> list[tuple[str, int, str]]:
     """(file, growing bytes per token, remark) of the README's table."""
@@ -29,31 +26,6 @@ def rows(readme: Path) -> list[tuple[str, int, str]]:
         if len(cells) > 10 and cells[1].endswith(".json"):
             found.append((cells[1], int(cells[9].replace(",", "")), cells[10]))
     return found
-
-
-def figure(llm: Llm, remark: str) -> float:
-    """Our growing bytes per token by the README's definition of that row."""
-    own = sum(g.growing_bytes_per_token(llm.precision) for g in llm.attention if g.kind != "indexer")
-    if own == llm.growing_bytes_per_token and WINDOWS_COUNTED.search(remark):
-        counted = not _mixed(llm) or "all layers" in remark
-        own += sum(g.bounded_bytes(1, llm.precision) for g in llm.attention if counted)
-    return own
-
-
-def _mixed(llm: Llm) -> bool:
-    return any(g.growing_bytes_per_token(llm.precision) for g in llm.attention)
-
-
-def test_every_collected_file_is_exact(reference_data) -> None:
-    readme = reference_data("model_configs/README.md")
-    collected = rows(readme)
-    assert len(collected) >= 10
-    wrong = {}
-    for file, expected, remark in collected:
-        llm = read_config_file(readme.parent / file)
-        if figure(llm, remark) != expected:
-            wrong[file] = (figure(llm, remark), expected, remark)
-    assert wrong == {}
 
 
 def test_indexers_come_on_top_of_the_attention_they_serve(reference_data) -> None:
