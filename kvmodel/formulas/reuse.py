@@ -62,7 +62,7 @@ __all__ = [
 Array = NDArray[Any]
 Touch = Literal["reverse", "forward"]
 
-INSTANTS = 15
+INSTANTS = 19
 _FOREVER = 1e150  # [s]
 _SERIES = {"reverse": continuous_series(), "forward": jump_series()}
 
@@ -81,7 +81,15 @@ def _context(stream: SessionStream, s: Array) -> _Context:
     first, step = stream.first.laplace_deficit(s), stream.step.laplace_deficit(s)
     following = stream.turns.continuation(step)
     paused = (stream.paused_moments[0] - following) + first * following
-    return _Context(paused, first + (1.0 - first) * step * following)
+    finished = first + (1.0 - first) * step * following
+    return _Context(_series(paused, stream.paused_moments, s), _series(finished, stream.finished_moments, s))
+
+
+def _series(deficit: Array, moments: tuple[Array, Array, Array], s: Array) -> Array:
+    """Deficit by its first two moments where it is so small that the differences above cancel."""
+    _, mean, square = moments
+    small = np.abs(s) * square < 1e-5 * mean
+    return np.where(small, s * (mean - 0.5 * s * np.where(small, square, 0.0)), deficit)
 
 
 def _mean_context(stream: SessionStream, s: Array) -> Array:
@@ -115,7 +123,7 @@ def _sharers(streams: Sequence[SessionStream], s: Array, touch: Touch) -> _Share
     pools = {}
     for prefix, users in shared_pools(streams):
         head, groups = np.exp(-s * prefix.tokens), (prefix.share, prefix.count)
-        found = (1.0 - head) / s**2 if touch == "reverse" else prefix.tokens * head / s
+        found = -np.expm1(-s * prefix.tokens) / s**2 if touch == "reverse" else prefix.tokens * head / s
         share, count = (variant_groups(values, s.ndim - 1) for values in groups)
         pools[id(prefix)] = _Pool(users, share, count, head, found)
     if touch == "reverse":
@@ -135,7 +143,8 @@ def _over_heads(sharers: _Sharers, pool: _Pool, t: Array) -> list[tuple[ArrayLik
     contexts = [sharers.contexts[id(user)] for user in pool.users]
     deficit = sum(p * c.paused + f * c.finished for (p, f), c in zip(rates, contexts, strict=True))
     waiting = [user.paused_moments[0] for user in pool.users]
-    others = 1.0 - deficit / sum(p * n + f for (p, f), n in zip(rates, waiting, strict=True))
+    touches = sum(p * n + f for (p, f), n in zip(rates, waiting, strict=True))
+    others = 1.0 - deficit / np.maximum(touches, 1e-300)
     return [(others, 1.0 - c.paused / np.maximum(n, 1e-300)) for c, n in zip(contexts, waiting, strict=True)]
 
 
@@ -226,7 +235,7 @@ def _time_nodes(streams: Sequence[SessionStream], capacity: Array) -> Array:
     spread = np.sqrt(working_set_variance(streams, centre)) / np.maximum(mean, 1e-200)
     width = np.clip(spread / np.maximum(slope, 0.1), 0.03, 1.0)
     u = np.linspace(-1.0, 1.0, INSTANTS).reshape((-1,) + (1,) * width.ndim)
-    offsets = width * np.sinh(u * np.arcsinh(5.0 / width))
+    offsets = width * np.sinh(u * np.arcsinh(8.0 / width))
     bends = [level for stream in streams for level in (*stream.gap.landmarks, stream.retention)]
     bends = [np.where(np.isfinite(level) & (np.asarray(level) > 0.0), level, centre)[None] for level in bends]
     times = np.sort(np.concatenate([np.zeros((1,) + centre.shape), centre * np.exp(offsets), *bends]), axis=0)
@@ -348,7 +357,7 @@ def _frequencies(
 ) -> tuple[tuple[int, ...], Array, Array]:
     """Study shape, capacity between 1 and 1e17 parts in 1e9 of the mean context, and the frequencies."""
     shape = np.broadcast_shapes(np.shape(capacity), *(stream.shape for stream in streams))
-    context = sum(stream.finished_moments[1] + _head_tokens(stream) for stream in streams)
+    context = 1e-9 + sum(stream.finished_moments[1] + _head_tokens(stream) for stream in streams)
     depth = np.clip(np.asarray(capacity, float), 1e-9 * context, 1e8 * context)
     depth = depth.reshape((1,) * (len(shape) - depth.ndim) + depth.shape)
     return shape, depth, _SERIES[touch].frequencies(depth)

@@ -331,3 +331,16 @@ def test_capacities_of_tier_chains():
     capacity = np.array([100.0, 50.0, 400.0])
     assert list(reuse.exclusive_capacities(capacity)) == [100.0, 150.0, 550.0]
     assert list(reuse.inclusive_capacities(capacity)) == [100.0, 100.0, 400.0]
+
+
+def test_streams_of_very_different_scale_stay_right():
+    """A context a billion times smaller than the capacity, a stream without traffic, one without tokens."""
+    small = SessionStream(1.0, Constant(1.0), turns=FixedTurns(2), gap=Exponential(10.0))
+    large = SessionStream(1e-9, Exponential(1e9), Constant(1e6), GeometricTurns(10.0), Lognormal(10.0, 1.0))
+    idle = SessionStream(0.0, Exponential(1e3), turns=FixedTurns(2), gap=Constant(10.0), prefix=HEADS)
+    empty = SessionStream(1.0, Constant(0.0), turns=FixedTurns(2), gap=Constant(10.0))
+    for touch in ("reverse", "forward"):
+        hits = reuse.hit_tokens([small, large, idle, empty], np.array([1e9, 1e12, np.inf]), touch)
+        assert np.all(np.isfinite(hits.private)) and np.all(np.isfinite(hits.prefix))
+        assert np.allclose(hits.private[0], 1.0, atol=2e-3)
+        assert np.allclose(hits.private[3], 0.0)
