@@ -9,27 +9,17 @@ refused by reason.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kvmodel.errors import PresetError
-from kvmodel.formulas import breakeven, calibration, decode, prefill, queueing
-from kvmodel.formulas.kv_size import element_bytes
-from kvmodel.presets import catalogue
-from kvmodel.system.llm import Llm
-from kvmodel.units import parse
+from kvmodel.analyses import evaluate_cold
+from kvmodel.formulas import breakeven, calibration, prefill
 
 Case = Mapping[str, Any]
 
-COLD_EFFICIENCY = 0.5  # share of peak in prefill, a prior (theory.md section 6: 0.5 to 0.6)
-COLD_BANDWIDTH = 0.8  # share of peak HBM bandwidth in decode, a prior (same place)
-COLD_CONSTANT = 0.02  # launch and scheduling of a prefill [s], assumed
-COLD_FACTOR = 2.0  # half width of the cold interval, as a factor either way, assumed
-STEP_TOKENS = 8192  # token budget of an engine step: the default of vLLM on large GPUs
 TTFT = ("ttft_s", "ttft_mean_s", "ttft_p50_s")
 
 
@@ -111,19 +101,28 @@ def series(cases: Iterable[Case], *more: str) -> list[list[Case]]:
 
 def _ttft(cases: Sequence[Case]) -> Iterable[Outcome]:
     """Prefill and fetch: prompts whose whole or part is computed, or fetched from one tier."""
-    for group in series(cases, "copy_method"):
+    kernels = [c for c in cases if c["kind"] == "kernel"]
+    for group in series([c for c in cases if c["kind"] != "kernel"], "copy_method"):
         known = [c for c in group if measured_ttft(c) and c["tokens_in"] and c["hit_fraction"] is not None]
         computed = [c for c in known if c["kind"] == "prefill"]
-        yield from _fitted(computed, computed)
+        yield from _fitted(computed, computed, kernels)
         for tier in dict.fromkeys(c["tier"] for c in known if c["kind"] == "fetch"):
             restored = [c for c in known if c["kind"] == "fetch" and c["tier"] == tier]
-            yield from _fitted([*computed, *restored], restored)
+            yield from _fitted([*computed, *restored], restored, kernels)
         yield from (
             refused(c, "no time to first token, length or hit ratio") for c in group if c not in known
         )
 
 
-def _fitted(points: Sequence[Case], wanted: Sequence[Case]) -> Iterable[Outcome]:
+def _cold(case: Case, kernels: Sequence[Case]) -> Outcome:
+    """The case from first principles, or refused with the reason."""
+    found = evaluate_cold.predicted(case, kernels)
+    if isinstance(found, str):
+        return refused(case, f"{found}, and too few points of this series to calibrate")
+    return Outcome(case["id"], case["kind"], *measured_ttft(case), found.seconds, "cold", low=found.low, high=found.high)
+
+
+def _fitted(points: Sequence[Case], wanted: Sequence[Case], kernels: Sequence[Case]) -> Iterable[Outcome]:
     """Wanted cases predicted by a fit to the other points, or cold, or refused."""
     n, hit = (np.array([c[name] for c in points], float) for name in ("tokens_in", "hit_fraction"))
     moved = hit * n * np.array([c["params"].get("kv_bytes_per_token") or np.nan for c in points], float)
@@ -145,86 +144,9 @@ def _fitted(points: Sequence[Case], wanted: Sequence[Case]) -> Iterable[Outcome]
         if np.isfinite(error):
             yield Outcome(case["id"], case["kind"], quantity, value, value * (1.0 + error), "calibrated")
         elif case["kind"] == "prefill":
-            yield _cold(case)
+            yield _cold(case, kernels)
         else:
             yield refused(case, "too few points of this series and tier to calibrate the path")
-
-
-def _cold(case: Case) -> Outcome:
-    """Roofline of a whole prefill, and of what runs beside it, from model and GPU presets."""
-    model, gpu, load = _model(case["model"]), _gpu(case["gpu"]), case["params"].get("concurrency")
-    rates = {} if gpu is None else gpu.fields["flops"]
-    number_format = re.split(r"[ (]", (case["dtype"] or "").lower())[0].replace("fp16", "bf16")
-    reasons = {
-        "model not in the presets": model is None or model.parameters is None,
-        "GPU or number format not in the presets": number_format not in rates,
-        "tensor parallelism not stated": not case["tp"],
-        "load not stated": not isinstance(load, int | float),
-        "marked doubtful by its collector": "UNCERTAIN" in (case.get("note") or ""),
-    }
-    reason = next((r for r, holds in reasons.items() if holds), None)
-    if reason:
-        return refused(case, f"{reason}, and too few points of this series to calibrate")
-    flops = parse(rates[number_format], "FLOP/s") * case["tp"]
-    n, quantity_value = case["tokens_in"], measured_ttft(case)
-    alone = prefill.prefill_seconds(n, 0.0, **_cold_terms(model, gpu, case["tp"], flops))
-    if case["tokens_out"] and case["tokens_out"] > 1:  # a closed loop: the others decode most of the time
-        step = _cold_step(model, gpu, case, flops, number_format, load)
-        busy = 1.5 * step if load > 1 else 0.0  # half of the step under way, and sharing the next
-        seconds = float(queueing.closed_mean_sojourn(load, alone + busy, case["tokens_out"] * step))
-    else:
-        seconds = float(alone * calibration.concurrency_factor(load, n, STEP_TOKENS))
-    bounds = {"low": seconds / COLD_FACTOR, "high": seconds * COLD_FACTOR}
-    return Outcome(case["id"], case["kind"], *quantity_value, seconds, "cold", **bounds)
-
-
-def _cold_terms(model: Llm, gpu: catalogue.Preset, ranks: int, flops: float) -> dict[str, Any]:
-    """Prefill terms: compute at the prior efficiency, and the all-reduces of tensor parallelism."""
-    reduce = 0.0
-    if ranks > 1 and gpu.fields.get("peer_link") and model.hidden_size:
-        reduce = prefill.all_reduce_seconds_per_token(
-            reductions=2 * sum(layers.layers for layers in model.attention),
-            hidden_size=model.hidden_size,
-            bytes_per_element=2,
-            tensor_parallel=ranks,
-            bandwidth=parse(gpu.fields["peer_link"], "B/s"),
-        )
-    linear = prefill.linear_seconds_per_token(model.flops_per_token / 2, flops, COLD_EFFICIENCY)
-    attention = prefill.attention_seconds_per_token_squared(
-        model.attention_flops_per_token_squared, flops, COLD_EFFICIENCY
-    )
-    return dict(constant=COLD_CONSTANT, linear=linear + reduce, attention=attention)
-
-
-def _cold_step(
-    model: Llm, gpu: catalogue.Preset, case: Case, flops: float, number_format: str, load: float
-) -> Any:
-    """Time per output token of the requests running beside, by the decode roofline."""
-    ranks = case["tp"]
-    return decode.step_seconds(
-        load,
-        case["tokens_in"] + case["tokens_out"] / 2,
-        weight_bytes=model.parameters * element_bytes(number_format),
-        kv_bytes_per_token=ranks * model.rank_growing_bytes_per_token(ranks),
-        bandwidth=parse(gpu.fields["memory_bandwidth"], "B/s") * ranks * COLD_BANDWIDTH,
-        active_parameters=model.flops_per_token / 2,
-        flops=flops * COLD_EFFICIENCY,
-    )
-
-
-def _model(name: str | None) -> Llm | None:
-    wanted = re.sub(r"-instruct.*|-hf$", "", (name or "").lower())
-    try:
-        return Llm.model_validate(dict(catalogue.load("llms", wanted).fields))
-    except PresetError:
-        return None
-
-
-def _gpu(name: str | None) -> catalogue.Preset | None:
-    """Preset whose name starts like the case's, its SXM part if it has several."""
-    wanted = re.split(r"[-_ ]", (name or "").lower())[0]
-    known = [n for n in catalogue.names("gpus") if wanted and n.split("-")[0] == wanted]
-    return catalogue.load("gpus", next((n for n in known if "sxm" in n), known[0])) if known else None
 
 
 def _bandwidth(cases: Sequence[Case]) -> Iterable[Outcome]:
@@ -355,4 +277,4 @@ KINDS: dict[str, Callable[[Sequence[Case]], Iterable[Outcome]]] = {
     "throughput": _throughput,
     "breakeven": _breakeven,
 }
-NEEDS = {"prefill": ("fetch",), "queueing": ("fetch",)}
+NEEDS = {"prefill": ("fetch", "kernel"), "queueing": ("fetch",)}

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "activation_seconds_per_token",
     "all_reduce_seconds_per_token",
     "attention_pairs",
     "attention_seconds_per_token_squared",
@@ -211,3 +212,29 @@ def all_reduce_seconds_per_token(
     """
     ring = 2.0 * (np.asarray(tensor_parallel, float) - 1.0) / tensor_parallel
     return reductions * ring * np.asarray(hidden_size, float) * bytes_per_element / bandwidth
+
+
+def activation_seconds_per_token(
+    *,
+    layers: ArrayLike,
+    hidden_size: ArrayLike,
+    tensor_parallel: ArrayLike,
+    bandwidth: ArrayLike,
+    bytes_per_element: ArrayLike = 2.0,
+    replicated: ArrayLike = 8.0,
+    sharded: ArrayLike = 13.0,
+) -> NDArray:
+    """Memory traffic of the work between the matrix products, a part of the linear term [s/token].
+
+        t = layers hidden bytes (replicated + sharded / tp) / bandwidth
+
+    The other reason why efficiency falls with faster arithmetic and with TP: norms run whole on every rank. What the
+    products themselves read and write is in their own rate. layers [1]; hidden_size [elements]; tensor_parallel
+    [ranks]; bandwidth: effective HBM bandwidth of one rank [B/s]; bytes_per_element [bytes]; replicated, sharded:
+    elements read and written per layer, in units of hidden_size [1]. Their defaults count a decoder with two norms fused
+    with the residual sum (read 2, write 2, each), rotary embedding of queries and keys (2.5) and a gated activation of
+    width 3.5 (read 7, write 3.5). Infinite bandwidth gives 0. Derived here; wrong by as much as the engine fuses less or
+    more.
+    """
+    elements = np.asarray(layers, float) * hidden_size * (replicated + sharded / np.asarray(tensor_parallel, float))
+    return elements * bytes_per_element / bandwidth

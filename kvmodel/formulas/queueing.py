@@ -34,6 +34,7 @@ __all__ = [
     "shortest_first_mean_seconds",
     "single_server_mean_wait",
     "stable",
+    "stalled_mean_sojourn",
     "tail_exceedance",
     "tail_quantile",
     "tail_valid",
@@ -278,24 +279,48 @@ def burst_mean_seconds(jobs: ArrayLike, service: ArrayLike) -> NDArray:
     return (np.asarray(jobs, float) + 1.0) / 2.0 * service
 
 
-def closed_mean_sojourn(customers: ArrayLike, service: ArrayLike, think: ArrayLike) -> NDArray:
+def closed_mean_sojourn(
+    customers: ArrayLike, service: ArrayLike, think: ArrayLike, service_scv: ArrayLike = 1.0
+) -> NDArray:
     """Mean time from request to end of service when a fixed number of customers take turns [s].
 
-        R_n = S (1 + Q_{n-1}),  Q_n = n R_n / (R_n + Z),  Q_0 = 0          (mean value analysis)
+        R_n = S (1 + Q_{n-1} - U_{n-1} (1 - Cs2) / 2),  Q_n = n R_n / (R_n + Z),  U_n = n S / (R_n + Z)
 
     A benchmark at fixed concurrency is closed: each of its N customers prefills for S, then decodes for Z
-    before it asks again. customers N, whole [1]; service S [s]; think Z [s]. N = 1 gives S; Z = 0 gives N S;
-    Z = inf gives S. Exact for exponential service and any think time; constant service waits up to half as
-    long. Source: Reiser and Lavenberg, J. ACM 27 (1980) 313-322.
+    before it asks again. customers N, whole [1]; service S [s]; think Z [s]; service_scv Cs2 [1]. N = 1 gives S; Z = 0
+    gives N S for Cs2 = 1; Z = inf gives S. Mean value analysis: exact for exponential service (Cs2 = 1) and any think
+    time; for other services the job found in service has (1 + Cs2)/2 of S left, an approximation. Source: Reiser and
+    Lavenberg, J. ACM 27 (1980) 313-322; Reiser, IEEE Trans. Commun. 27 (1979) 1199-1209 for Cs2.
     """
-    N, S, Z = np.broadcast_arrays(*(np.asarray(x, float) for x in (customers, service, think)))
-    queue, sojourn = np.zeros(N.shape), np.zeros(N.shape)
+    N, S, Z, scv = np.broadcast_arrays(*(np.asarray(x, float) for x in (customers, service, think, service_scv)))
+    queue, busy, sojourn = np.zeros(N.shape), np.zeros(N.shape), np.zeros(N.shape)
     for n in range(1, int(np.max(N, initial=0)) + 1):
-        sojourn = np.where(n <= N, S * (1.0 + queue), sojourn)
+        sojourn = np.where(n <= N, S * (1.0 + queue - busy * (1.0 - scv) / 2.0), sojourn)
         with np.errstate(invalid="ignore"):
-            share = np.where(sojourn > 0, sojourn / (sojourn + Z), 0.0)
-        queue = np.where(n <= N, n * share, queue)
+            cycles = np.where(sojourn > 0, n / (sojourn + Z), 0.0)
+        queue, busy = np.where(n <= N, cycles * sojourn, queue), np.where(n <= N, np.minimum(cycles * S, 1.0), busy)
     return sojourn
+
+
+def stalled_mean_sojourn(
+    customers: ArrayLike, service: ArrayLike, think: ArrayLike, service_scv: ArrayLike = 0.0
+) -> NDArray:
+    """As `closed_mean_sojourn` where thinking stands still while anybody is served [s].
+
+        Z' = Z / (1 - u),   u = N S / (R(Z') + Z')
+
+    An engine that prefers prefill lets decoding wait while it computes a prompt, so a request's decode, Z alone, takes
+    Z' among others. Arguments as there; Z = 0 gives the sojourn with no think time. Solved for the utilisation u in
+    [0, 1) by bisection: throughput falls as u rises. Derived here.
+    """
+    N, S, Z, scv = np.broadcast_arrays(*(np.asarray(x, float) for x in (customers, service, think, service_scv)))
+    low, high = np.zeros(N.shape), np.ones(N.shape)
+    for _ in range(40):
+        u = (low + high) / 2.0
+        stretched = Z / (1.0 - u)
+        more = N * S > u * (closed_mean_sojourn(N, S, stretched, scv) + stretched)
+        low, high = np.where(more, u, low), np.where(more, high, u)
+    return closed_mean_sojourn(N, S, Z / (1.0 - low), scv)
 
 
 def drain_seconds(services: ArrayLike, *, largest_share: ArrayLike = 1.0) -> NDArray:
