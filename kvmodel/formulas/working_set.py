@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ class SessionStream:
         parts.append(() if self.prefix is None else self.prefix.shape)
         return np.broadcast_shapes(*parts, () if self.agents is None else np.shape(self.agents))
 
-    @property
+    @cached_property
     def paused_moments(self) -> tuple[Array, Array, Array]:
         """E sum_k 1(K > k) S_k^n for n = 0, 1, 2: what one session leaves waiting for a next turn."""
         j1, j2, j3 = self.turns.factorial_moments
@@ -151,7 +152,7 @@ class SessionStream:
         square = self.first.second_moment * j1 + (self.step.variance + 2.0 * f * d) * j2 / 2.0
         return j1, f * j1 + d * j2 / 2.0, square + d * d * (j3 / 3.0 + j2 / 2.0)
 
-    @property
+    @cached_property
     def finished_moments(self) -> tuple[Array, Array, Array]:
         """E S_K^n for n = 0, 1, 2: what one session leaves behind for ever."""
         j1, j2, _ = self.turns.factorial_moments

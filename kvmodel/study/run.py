@@ -38,7 +38,7 @@ def plan(study: LoadedStudy, scenarios: Sequence[str] = (), seed: int | None = N
     expansions = [expand(s, seed, draws) for s in studies]
     rows: list[Row] = []
     windows = [(s, e, name) for s, e in zip(studies, expansions, strict=True) for name in e.cases]
-    total, done = sum(len(list(_windows(e.axes))) for _, e, _ in windows), itertools.count(1)
+    total, done = sum(len(list(_windows(e))) for _, e, _ in windows), itertools.count(1)
 
     def tick() -> None:
         step = next(done)
@@ -64,7 +64,7 @@ def _case_rows(study: LoadedStudy, expansion: Expansion, name: str, tick: Callab
     """Rows of one case over all axes, window by window."""
     target = wanted_lifetime(study.record.targets)
     parts: list[tuple[Mapping[int, slice], list[Row]]] = []
-    for window in _windows(expansion.axes):
+    for window in _windows(expansion):
         case = expansion.case(name, window)
         answers = plan_analysis.evaluate(case, study.record.compare, target)
         parts.append((window, [Row(case=name, **vars(answer)) for answer in answers]))
@@ -72,19 +72,22 @@ def _case_rows(study: LoadedStudy, expansion: Expansion, name: str, tick: Callab
     return _joined(parts, expansion.axes)
 
 
-def _windows(axes: Sequence[Axis]) -> Iterator[dict[int, slice]]:
-    """Windows over the first and the last axis with at most about POINTS_AT_ONCE points each."""
-    if not axes:
-        yield {}
-        return
-    sizes = [len(axis.values) for axis in axes]
-    others = int(np.prod(sizes[1:-1])) if len(sizes) > 2 else 1
-    last = len(sizes) - 1
-    along_last = max(1, min(sizes[last], POINTS_AT_ONCE // others))
-    along_first = max(1, POINTS_AT_ONCE // (others * along_last)) if last > 0 else None
-    cuts = {last: _slices(sizes[last], along_last)}
-    if last > 0:
-        cuts[0] = _slices(sizes[0], along_first)
+def _windows(expansion: Expansion) -> Iterator[dict[int, slice]]:
+    """Windows over the first and the last axis with at most about POINTS_AT_ONCE points each.
+
+    Prices enter at the very end: an axis that holds nothing else costs next to nothing and is not cut.
+    """
+    sizes = [len(axis.values) for axis in expansion.axes]
+    heavy = [any(axis == i and not path.startswith("prices.") for path, (axis, _) in expansion.arrays.items())
+             for i in range(len(sizes))]
+    weights = [size if counts else 1 for size, counts in zip(sizes, heavy, strict=True)]
+    cuts: dict[int, list[slice]] = {}
+    room = max(1, POINTS_AT_ONCE // int(np.prod(weights[1:-1])))
+    for axis in dict.fromkeys((len(sizes) - 1, 0)) if sizes else ():
+        if heavy[axis]:
+            step = min(sizes[axis], room)
+            cuts[axis] = _slices(sizes[axis], step)
+            room = max(1, room // step)
     for combination in itertools.product(*cuts.values()):
         yield dict(zip(cuts, combination, strict=True))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvmodel.study.expand import expand
+from kvmodel.results.table import Axis
+from kvmodel.study.expand import Expansion, expand
 from kvmodel.study.run import _windows
 from kvmodel.study.sampling import drawn, stratified, stream
 from kvmodel.system.case import Case
@@ -61,13 +62,18 @@ def test_draws_follow_their_law():
 
 @pytest.mark.parametrize("sizes", [(3,), (1000,), (5, 2000), (40, 3, 900), (450, 2)])
 def test_windows_cover_every_point_once(sizes):
-    from kvmodel.results.table import Axis
-
     axes = tuple(Axis("draw" if i == len(sizes) - 1 else f"s{i}", np.arange(n)) for i, n in enumerate(sizes))
+    arrays = {f"workload.{axis.name}": (i, axis.values) for i, axis in enumerate(axes)}
     seen = np.zeros(sizes, int)
-    for window in _windows(axes):
+    for window in _windows(Expansion({}, arrays, axes)):
         seen[tuple(window.get(i, slice(None)) for i in range(len(sizes)))] += 1
     assert np.all(seen == 1)
+
+
+def test_prices_are_not_cut():
+    axes = (Axis("tiers.dram.capacity", np.arange(10)), Axis("draw", np.arange(100_000)))
+    arrays = {"tiers.dram.capacity": (0, axes[0].values), "prices.dram": (1, axes[1].values)}
+    assert list(_windows(Expansion({}, arrays, axes))) == [{0: slice(0, 10)}]
 
 
 def test_windows_change_nothing(monkeypatch):

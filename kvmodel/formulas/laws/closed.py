@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
+from kvmodel.formulas import special
 from kvmodel.formulas.laws.complex_logarithm import log1p
 from kvmodel.formulas.laws.law import Law
 
