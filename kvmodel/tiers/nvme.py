@@ -24,11 +24,28 @@ class Nvme(StorageTier):
     warranty: Seconds | None = None
     """Years the rating holds for."""
     spare: Annotated[Any, Quantity("", ge=0, le=10)] | None = None
-    """Physical over addressable flash, less one."""
+    """Physical over addressable flash, less one; found from the two ratings when absent."""
     amplification: Annotated[Any, Quantity("", ge=1, le=100)] | None = None
     """Flash bytes written per host byte, when measured; derived otherwise."""
+    layout: Literal["append", "rewrite"] = "append"
+    """append: a growing session writes its new blocks only; rewrite: every turn stores the whole context anew."""
+    frees: Literal["at_random", "least_recently_used", "in_log_order"] = "at_random"
+    """Order in which the store gives space back: at_random within a lifetime class (the vendor's random pattern);
+    least_recently_used contexts first, each in place; in_log_order, whole regions in the order written."""
     fdp: bool = False
-    """KV lifetimes are written to separate reclaim-unit handles (flexible data placement)."""
+    """Lifetime classes are written to separate reclaim-unit handles (flexible data placement)."""
+    spare_split: Literal["best", "by_size"] = "best"
+    """How separate handles share the spare: the best split, or in proportion to their size."""
+    live_share: Annotated[Any, Quantity("", gt=0, le=1)] = 1.0
+    """Mean share of the addressable capacity that holds live data; the rest is trimmed or never written."""
+    object_bytes: Annotated[Any, Quantity("B", gt=0)] | None = None
+    """Bytes written in one piece and freed as one (a file, a slab)."""
+    erase_unit: Annotated[Any, Quantity("B", gt=0)] | None = None
+    """Bytes the drive erases as one: its superblock or reclaim unit."""
+    write_size: Annotated[Any, Quantity("B", gt=0)] | None = None
+    """Bytes of one host write; large when absent."""
+    compaction_threshold: Annotated[Any, Quantity("", ge=0, lt=1)] | None = None
+    """Live share at which a store of buckets compacts one; it copies nothing itself when absent."""
 
     write_latency: Seconds | None = None
     """Latency of a write."""

@@ -1,0 +1,254 @@
+"""What a rule of admission lets into a tier that wears, and what that leaves of its hits.
+
+Question answered: which rule keeps the writes within the drives' budget, and how much effective reuse does it cost?
+
+A rule is two shares per population: of the KV created, how much is ever written, and of the context that returns, how
+much had been written by then. What is not admitted leaves room to the rest, so that contexts admitted stay longer than
+before; that gain is left out, so reuse under a rule is a lower bound and its writes an upper one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kvmodel.analyses import cost, timing
+from kvmodel.analyses.serving import Load, in_front, load_of
+from kvmodel.analyses.traffic import Traffic, size_classes
+from kvmodel.errors import MissingNumberError
+from kvmodel.formulas import admission as rules
+from kvmodel.formulas import laws
+from kvmodel.policies.admission import Admission
+from kvmodel.system.case import Case
+
+MOST_USES = 8  # a default of eight uses has been shipped, under which nothing was ever written
+LONGEST = 64.0  # times the mean context: the longest prefix length looked at as a threshold
+BISECTIONS = 50
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """What a rule lets through of one population."""
+
+    written: Any
+    """Share of the KV it creates that is ever written."""
+    served: Any
+    """Share of its returning context that had been written before."""
+
+
+def under_rule(rule: Admission, traffic: Sequence[Traffic]) -> dict[str, Admitted]:
+    """The study's own rule: a coin per context, and second use where asked for."""
+    coin = np.asarray(rule.probability, float)
+    return {
+        t.name: Admitted(coin * part.written, coin * part.served)
+        for t, part in ((t, after_uses(t, 2 if rule.second_use else 1)) for t in traffic)
+    }
+
+
+def after_uses(t: Traffic, uses: int) -> Admitted:
+    """Blocks written at their k-th use: creation is the first, every return reads what it finds once more.
+
+    A block of turn i of a session with J returns is read J - i times, so it is written when J - i >= k - 1, and served
+    from its k-th read on.
+    """
+    beyond = [t.sessions.turns_law.survival(m) for m in range(1, uses)]  # P(J >= m)
+    m1, m2, _ = t.sessions.turns_law.factorial_moments
+    count = np.maximum(m1 - sum(beyond), 0.0)  # E (J-k+1)+
+    pairs = np.maximum(m2 / 2 - (uses - 1) * m1 + sum((uses - m) * p for m, p in enumerate(beyond, 1)), 0.0)
+    first, step = t.first.mean, t.step.mean
+    written = first * t.sessions.turns_law.survival(uses - 1) + step * count
+    served = first * count + step * pairs
+    return Admitted(_share(written, t.computed_tokens), _share(served, t.returns * t.context.mean))
+
+
+def beyond_length(t: Traffic, tokens: Any) -> Admitted:
+    """Contexts written once they are so long, shared prefix included; then with all that came before."""
+    own = np.maximum(np.asarray(tokens, float) - t.prefix_tokens, 0.0)
+    m1, m2, _ = t.sessions.turns_law.factorial_moments
+    mean = t.first.mean + m1 * t.step.mean
+    spread = t.first.variance + m1 * t.step.variance + np.maximum(m2 + m1 - m1**2, 0.0) * t.step.mean**2
+    spread = np.maximum(spread, 1e-8 * mean**2)
+    last = laws.Gamma(mean**2 / spread, spread / mean)  # of the context a session ends with
+    return Admitted(_tail_share(last, own), _tail_share(t.context, own))
+
+
+def _tail_share(law: laws.Gamma, level: Any) -> Any:
+    """E[X; X >= level] / E[X] of a gamma law: the tail of the gamma of one more order."""
+    return laws.Gamma(law.order + 1, law.scale).survival(level)
+
+
+def _share(part: Any, whole: Any) -> Any:
+    whole = np.asarray(whole, float)
+    return np.clip(np.where(whole > 0, part / np.maximum(whole, 1e-300), 0.0), 0.0, 1.0)
+
+
+def flows(
+    case: Case, load: Load, tier: str, admitted: Mapping[str, Admitted], stated: Mapping[str, Admitted]
+) -> dict[str, Any]:
+    """Tokens written into a tier per second by population and shared prefix, under a rule [tokens/s].
+
+    stated: the rule under which `load` was worked out; hits of the tier scale from it. An appending store writes what
+    is created and what was lost from here and computed again; one that rewrites stores the whole context at every turn.
+    In an exclusive chain everything that falls out of the tiers above comes down again.
+    """
+    index = load.tiers.index(tier)
+    inclusive = case.policy.chain == "inclusive"
+    written = {}
+    for t in load.traffic:
+        rule, own = admitted[t.name], stated[t.name]
+        created = t.arrivals * t.computed_tokens * rule.written
+        if case.tiers[tier].layout == "rewrite":
+            written[t.name] = created * rewrites(t)
+            continue
+        here = load.resident[t.name][index] * _share(rule.served, own.served) if inclusive else 0.0
+        missed = load.opportunity[t.name] - load.resident[t.name][:index].sum(axis=0)
+        written[t.name] = created + np.maximum(rule.served * missed - here, 0.0)
+    for name in case.prefixes:
+        if name in load.opportunity:
+            upto = index + 1 if inclusive else index
+            written[name] = np.maximum(load.opportunity[name] - load.resident[name][:upto].sum(axis=0), 0.0)
+    return written
+
+
+def rewrites(t: Traffic) -> Any:
+    """Tokens written per token created when each turn stores its whole context anew."""
+    whole = t.first.mean + t.returns * (t.context.mean + t.step.mean)
+    return whole / np.maximum(t.computed_tokens, 1e-300)
+
+
+def timely_under(load: Load, tier: str, admitted: Mapping[str, Admitted], stated: Mapping[str, Admitted]) -> Any:
+    """Effective reuse under a rule, share of prompt tokens: hits of the tier scaled, all else as it is."""
+    index = load.tiers.index(tier)
+    total = sum(found.sum(axis=0) for found in load.timely.values())
+    for t in load.traffic:
+        total = total - load.timely[t.name][index] * (1 - _share(admitted[t.name].served, stated[t.name].served))
+    return total / load.prompt_rate
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A rule that keeps a tier within its budget, and what it leaves."""
+
+    rule: str
+    threshold: Any
+    """Probability, number of uses, tokens, or USD per byte written; nan where no value of it is enough."""
+    write_rate: Any
+    """Host bytes per second [B/s]."""
+    timely: Any
+    """Effective reuse, share of prompt tokens."""
+
+
+def everything(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic]) -> Load:
+    """The load when all is admitted: what rules are held against."""
+    return load_of(_with(case, Admission()), tiers, traffic)
+
+
+def _with(case: Case, rule: Admission) -> Case:
+    return case.model_copy(update={"policy": case.policy.model_copy(update={"admission": rule})})
+
+
+def fits(case: Case, load: Load, tier: str, budget: Any, write_rate: Any) -> list[Fit]:
+    """Rules of each kind that just fit a budget [B/s], from a `load` under which everything is admitted.
+
+    write_rate: function from tokens written, by population, to host bytes per second of the tier.
+    """
+    stated = under_rule(Admission(), load.traffic)
+
+    def outcome(name: str, threshold: Any, admitted: Mapping[str, Admitted]) -> Fit:
+        rate = write_rate(flows(case, load, tier, admitted, stated))
+        return Fit(
+            name,
+            np.where(rate <= budget * (1 + 1e-9), threshold, np.nan),
+            rate,
+            timely_under(load, tier, admitted, stated),
+        )
+
+    found = [_coin(case, load, tier, budget, write_rate, outcome)]
+    uses = _fewest_uses(case, load, tier, budget, write_rate, stated)
+    found.append(outcome("uses", float(uses), {t.name: after_uses(t, uses) for t in load.traffic}))
+    low, high = 0.0, LONGEST * max(np.max(t.context.mean + t.prefix_tokens) for t in load.traffic)
+    low, high = low + 0 * np.asarray(budget), high + 0 * np.asarray(budget)
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        rate = write_rate(flows(case, load, tier, {t.name: beyond_length(t, middle) for t in load.traffic}, stated))
+        low, high = np.where(rate > budget, middle, low), np.where(rate > budget, high, middle)
+    already = write_rate(flows(case, load, tier, stated, stated)) <= budget
+    found.append(
+        outcome(
+            "minimum_tokens",
+            np.where(already, 0.0, high),
+            {t.name: beyond_length(t, np.where(already, 0.0, high)) for t in load.traffic},
+        )
+    )
+    found.append(_by_value(case, load, tier, budget, write_rate, stated))
+    return found
+
+
+def _coin(case: Case, load: Load, tier: str, budget: Any, write_rate: Any, outcome: Any) -> Fit:
+    """Closed loop: rejecting changes what is recomputed, and so the writes; each try works the study out again."""
+    everywhere = under_rule(Admission(), load.traffic)
+    shared = {
+        name: flow for name, flow in flows(case, load, tier, everywhere, everywhere).items() if name in case.prefixes
+    }
+    fixed = write_rate(shared) if shared else 0.0  # shared prefixes are always admitted
+    p: Any = np.ones(())
+    for _ in range(3):
+        rule = Admission(probability=np.clip(p, 0.0, 1.0))
+        now = load if np.all(p == 1) else load_of(_with(case, rule), load.tiers, load.traffic)
+        part = under_rule(rule, load.traffic)
+        rate = write_rate(flows(case, now, tier, part, part)) - fixed
+        p = np.minimum(p * np.maximum(budget - fixed, 0.0) / np.maximum(rate, 1e-300), 1.0)
+    return outcome("probability", p, {t.name: Admitted(p, p) for t in load.traffic})
+
+
+def _fewest_uses(
+    case: Case, load: Load, tier: str, budget: Any, write_rate: Any, stated: Mapping[str, Admitted]
+) -> int:
+    """The smallest number of uses that fits at every point of the study; the most looked at when none does."""
+    for k in range(1, MOST_USES):
+        if np.all(
+            write_rate(flows(case, load, tier, {t.name: after_uses(t, k) for t in load.traffic}, stated)) <= budget
+        ):
+            return k
+    return MOST_USES
+
+
+def _by_value(case: Case, load: Load, tier: str, budget: Any, write_rate: Any, stated: Mapping[str, Admitted]) -> Fit:
+    """Classes of context admitted by falling value per byte written until the budget is full (fractional knapsack)."""
+    terms, path = timing.prefill_terms(case), timing.fetch_terms(case, tier)
+    price = gpu_second(case)
+    index = load.tiers.index(tier)
+    per_token = case.model.growing_bytes_per_token
+    flow = flows(case, load, tier, stated, stated)
+    scores, rates, names, shares = [], [], [], []
+    for t in load.traffic:
+        size, share = (in_front(part, case.axes) for part in size_classes(t.context))
+        prefix = size + t.prefix_tokens
+        reads = load.resident[t.name][index] / np.maximum(flow[t.name], 1e-300)  # tokens served per token written
+        scores.append(rules.value_per_byte(reads, terms.saved(prefix), path.seconds(prefix), price, prefix * per_token))
+        weight = share * size / np.sum(share * size, axis=0)
+        rates.append(weight * write_rate({t.name: flow[t.name]}))
+        names += [t.name] * len(size)
+        shares.append(weight)
+    shape = np.broadcast_shapes(*(np.shape(x) for x in (*scores, *rates, *shares)), (1, *np.shape(budget)))
+    stacked = [np.concatenate([np.broadcast_to(x, (len(x), *shape[1:])) for x in xs]) for xs in (scores, rates, shares)]
+    shared = {name: rate for name, rate in flow.items() if name in case.prefixes}
+    fixed = write_rate(shared) if shared else 0.0
+    share = rules.admitted_share(stacked[0], stacked[1], np.maximum(budget - fixed, 0.0))
+    label = np.array(names)
+    admitted = {t.name: Admitted(*(np.sum((share * stacked[2])[label == t.name], axis=0),) * 2) for t in load.traffic}
+    least = np.min(np.where(share > 0, stacked[0], np.inf), axis=0)
+    return Fit(
+        "value_per_byte", least, fixed + np.sum(share * stacked[1], axis=0), timely_under(load, tier, admitted, stated)
+    )
+
+
+def gpu_second(case: Case) -> Any:
+    """Price of one engine instance for a second [USD/s]; one where the study has no price, so that ranks still hold."""
+    try:
+        return cost.gpu_cost_rate(case) / case.deployment.instances
+    except MissingNumberError:
+        return np.ones(())
