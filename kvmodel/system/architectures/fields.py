@@ -29,6 +29,11 @@ ANNOUNCING_FIELDS = {
     "num_global_key_value_heads": "full layers of another shape", "global_head_dim": "full layers of another shape",
     "attention_other_setting": "windowed layers of another shape", "use_cla": "layers that share a cache",
     "is_encoder_decoder": "cross attention", "attention_types": "a sliding window",
+    "layer_group_size": "linear attention", "attention_window_size": "a sliding window",
+    "block_types": "several kinds of layer", "hybrid_layer_ids": "Mamba layers", "kv_source_layers": "a shared cache",
+    "sparse_config": "block-sparse attention", "linear_num_heads": "linear attention",
+    "compress_rates": "compressed attention", "per_layer_config": "layers of different shape",
+    "lru_width": "a recurrent state", "cca_time0": "convolved keys and values", "conv_kernel_size": "a convolution state",
 }
 
 

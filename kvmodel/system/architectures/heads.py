@@ -23,7 +23,8 @@ CLASS_DEFAULTS: dict[str, dict[str, Any]] = {
 # Period of full layers where the class implies it: every p-th layer is full, the others look back a window.
 IMPLIED_PATTERN = {"gemma2": 2, "gemma3_text": 6, "gemma3n_text": 5, "cohere2": 4, "olmo3": 4, "gpt_oss": 2,
                    "gemma4_text": 6}
-WINDOW_ON_ALL_LAYERS = {"mistral", "mixtral", "phi3", "starcoder2", "phimoe", "phi4mm", "ministral3"}
+WINDOW_ON_ALL_LAYERS = {"mistral", "mixtral", "phi3", "starcoder2", "phimoe", "phi4mm", "phi4_multimodal", "ministral3",
+                        "voxtral_realtime_text"}
 OFF_UNLESS_USED = re.compile(r"qwen|mimo$|smollm")  # classes that ignore sliding_window unless use_sliding_window
 SLIDING, FULL, CHUNKED = "sliding_attention", "full_attention", "chunked_attention"
 
@@ -158,30 +159,61 @@ def _shape(fields: Fields, shapes: dict[str, Layer], word: Any) -> Layer:
     return shapes[word]
 
 
+def read_hunyuan(fields: Fields) -> list[list[Layer]]:
+    """Equal layers; with use_cla the first of every cla_share_factor layers owns a cache and the others read it."""
+    layers = read_decoder(fields)
+    if not fields.flag("use_cla"):
+        return layers
+    factor = fields.whole("cla_share_factor")
+    return [[own] if i % factor == 0 else [{**own, "kind": "shared"}] for i, [own] in enumerate(layers)]
+
+
 def read_gemma(fields: Fields) -> list[list[Layer]]:
     """Gemma 3n and 4: full layers may have another shape, and the last layers may read an earlier layer's cache."""
     layers = layer_count(fields)
     window = window_length(fields)
     words = fields.listing("layer_types", layers) or _implied_schedule(fields, layers, window)
     local = full_layer(fields)
-    # attention_k_eq_v shares the projection, not the cache: engines store keys and values
-    width = fields.whole("global_head_dim", default=local["k_dim"])
-    heads = fields.whole("num_global_key_value_heads", default=local["kv_heads"])
-    full = {**local, "kv_heads": heads, "k_dim": width, "v_dim": width}
-    shapes = {FULL: full}
+    shapes = {FULL: _global_shape(fields, local)}
     if window is not None:
         shapes[SLIDING] = sliding_layer(local, window)
     default = 15 if fields.model_type == "gemma3n_text" else 0
     shared = fields.whole("num_kv_shared_layers", default=default, least=0)
     if shared >= layers:
         raise fields.refuse(f"num_kv_shared_layers {shared} leaves none of {layers} layers to own a cache")
+    changes = _changes_per_layer(fields)
     result = []
     for index, word in enumerate(words):
-        layer = _shape(fields, shapes, word)
+        layer = {**_shape(fields, shapes, word), **changes.get(index, {})}
         if index >= layers - shared:
             layer = {"window": 0, **layer, "kind": "shared"}
         result.append([layer])
     return result
+
+
+def _global_shape(fields: Fields, local: Layer) -> Layer:
+    """Full layers of Gemma 4. attention_k_eq_v shares a projection, not the cache: engines store keys and values."""
+    if "per_layer_config" in fields or fields.model_type == "gemma3n_text":
+        fields.ignore("global_head_dim", "num_global_key_value_heads")
+        return local
+    width = fields.whole("global_head_dim", default=512)
+    heads = fields.whole("num_global_key_value_heads", default=local["kv_heads"])
+    if not fields.flag("attention_k_eq_v"):  # the class then leaves the other head count aside
+        heads = local["kv_heads"]
+    return {**local, "kv_heads": heads, "k_dim": width, "v_dim": width}
+
+
+def _changes_per_layer(fields: Fields) -> dict[int, Layer]:
+    """per_layer_config of re-saved files: what differs from the common fields, by layer."""
+    changes: dict[int, Layer] = {}
+    for name, given in fields.get("per_layer_config", default={}).items():
+        layer = Fields(given, f"{fields.model_type} per_layer_config[{name}]")
+        known = {"head_dim": ("k_dim", "v_dim"), "num_key_value_heads": ("kv_heads",),
+                 "num_attention_heads": ("query_heads",), "sliding_window": ("window",)}
+        if odd := sorted(set(given) - set(known)):
+            raise layer.refuse(f"field {odd[0]} is not known to differ between layers")
+        changes[int(name)] = {part: layer.whole(field) for field in given for part in known[field]}
+    return changes
 
 
 def read_llama4(fields: Fields) -> list[list[Layer]]:

@@ -7,8 +7,10 @@ from kvmodel.system.architectures.heads import (
     Layer,
     full_layer,
     hidden_size,
+    kv_heads,
     layer_count,
     query_heads,
+    sliding_layer,
 )
 from kvmodel.system.architectures.latents import sparse_layers
 
@@ -34,8 +36,13 @@ def read_delta_net(fields: Fields) -> list[list[Layer]]:
 
 
 def read_kimi(fields: Fields) -> list[list[Layer]]:
-    """KDA beside MLA, by the two lists of linear_attn_config; they count from 1 in some files and from 0 in others."""
+    """KDA beside MLA, by the two lists of linear_attn_config; they count from 1 in some files and from 0 in others.
+
+    Re-saved files have layer_types and the linear_* fields instead.
+    """
     layers = layer_count(fields)
+    if "linear_num_heads" in fields:
+        return _read_kimi_resaved(fields, layers)
     linear = fields.nested("linear_attn_config")
     fields.ignore("layer_types")
     state_at = linear.listing("kda_layers")
@@ -50,6 +57,22 @@ def read_kimi(fields: Fields) -> list[list[Layer]]:
     state = {"kind": "kda", "heads": linear.whole("num_heads"), "key_dim": width, "value_dim": width,
              "conv_kernel": linear.whole("short_conv_kernel_size")}
     latent = sparse_layers(fields, [i - first for i in full_at], layers)
+    return [latent.get(i, [state]) for i in range(layers)]
+
+
+def _read_kimi_resaved(fields: Fields, layers: int) -> list[list[Layer]]:
+    fields.ignore("linear_attn_config", "layer_group_size")
+    words = fields.listing("layer_types", layers)
+    if words is None:
+        raise fields.refuse("field layer_types is missing")
+    width = fields.whole("linear_head_dim")
+    state = {"kind": "kda", "heads": fields.whole("linear_num_heads"), "key_dim": width, "value_dim": width,
+             "conv_kernel": fields.whole("linear_conv_kernel_dim")}
+    attention = ("full_attention", "indexed_attention")
+    latent = sparse_layers(fields, [i for i, word in enumerate(words) if word in attention], layers)
+    if odd := set(words) - {"linear_attention", *attention}:
+        raise fields.refuse(f"layer_types lists {sorted(map(str, odd))[0]!r}, a kind of layer this architecture is not "
+                            "known to have")
     return [latent.get(i, [state]) for i in range(layers)]
 
 
@@ -95,7 +118,7 @@ def mamba2_layer(fields: Fields) -> Layer:
 def read_nemotron_h(fields: Fields) -> list[list[Layer]]:
     """hybrid_override_pattern letters (M Mamba-2, * attention, - feed-forward, E experts), or layers_block_type."""
     shapes: dict[str, list[Layer]] = {"M": [mamba2_layer(fields)], "*": [full_layer(fields)], "-": [], "E": []}
-    words = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
+    words = {"mamba": "M", "linear_attention": "M", "attention": "*", "full_attention": "*", "mlp": "-", "moe": "E"}
     if (listed := fields.listing("layers_block_type")) is not None:
         fields.ignore("hybrid_override_pattern")
         pattern = [words.get(word, word) for word in listed]
@@ -119,8 +142,8 @@ def read_mamba_hybrid(fields: Fields) -> list[list[Layer]]:
     fields.ignore("layers_block_type", "attn_layer_indices")
     attention = [full_layer(fields)]
     shapes = {"attention": attention, "full_attention": attention}
-    if "mamba" in words:
-        shapes["mamba"] = [mamba2_layer(fields)]
+    if {"mamba", "linear_attention"} & set(words):
+        shapes["mamba"] = shapes["linear_attention"] = [mamba2_layer(fields)]
     return _by_word(fields, "layer_types", words, shapes)
 
 
@@ -130,6 +153,31 @@ def read_jamba(fields: Fields) -> list[list[Layer]]:
     attention, state = full_layer(fields), mamba1_layer(fields)
     fields.ignore("sliding_window", "layers_block_type", "layer_types")
     return [[attention] if i % period == offset else [state] for i in range(layer_count(fields))]
+
+
+def read_zamba(fields: Fields) -> list[list[Layer]]:
+    """Mamba in every layer; "hybrid" ones also run an attention block of shared weights with a cache of its own."""
+    words = fields.listing("layers_block_type", layer_count(fields))
+    if words is None:
+        raise fields.refuse("field layers_block_type is missing")
+    fields.ignore("hybrid_layer_ids", "attn_layer_period")
+    width = fields.whole("attention_head_dim")
+    attention = {"kind": "full", "kv_heads": kv_heads(fields), "k_dim": width, "v_dim": width,
+                 "query_heads": query_heads(fields)}
+    state = mamba1_layer(fields) if fields.model_type == "zamba" else mamba2_layer(fields)
+    shapes = {"mamba": [state], "linear_attention": [state], "hybrid": [attention, state]}
+    return _by_word(fields, "layers_block_type", words, shapes)
+
+
+def read_recurrent_gemma(fields: Fields) -> list[list[Layer]]:
+    """block_types repeats over the layers; an RG-LRU is stored like a Mamba-1 state of one element per channel."""
+    words = fields.listing("block_types") or ["recurrent", "recurrent", "attention"]
+    state = {"kind": "mamba1", "inner": fields.whole("lru_width", default=hidden_size(fields)), "state": 1,
+             "conv_kernel": fields.whole("conv1d_width", default=4), "state_dtype": "f32"}
+    window = sliding_layer(full_layer(fields), fields.whole("attention_window_size", default=2048))
+    layers = layer_count(fields)
+    return _by_word(fields, "block_types", [words[i % len(words)] for i in range(layers)],
+                    {"recurrent": [state], "attention": [window]})
 
 
 def read_falcon_h1(fields: Fields) -> list[list[Layer]]:
@@ -165,7 +213,7 @@ def read_mamba_ssm(fields: Fields) -> list[list[Layer]]:
 
 
 def read_lfm2(fields: Fields) -> list[list[Layer]]:
-    """Short convolutions, with attention at full_attn_idxs or where layer_types says so."""
+    """Short convolutions, with attention (full or windowed) at full_attn_idxs or where layer_types says so."""
     layers = layer_count(fields)
     words = fields.listing("layer_types", layers)
     indices = fields.listing("full_attn_idxs")
@@ -175,4 +223,8 @@ def read_lfm2(fields: Fields) -> list[list[Layer]]:
         words = ["full_attention" if i in indices else "conv" for i in range(layers)]
     state = {"kind": "short_convolution", "channels": fields.whole("conv_dim", default=hidden_size(fields)),
              "conv_kernel": fields.whole("conv_L_cache")}
-    return _by_word(fields, "layer_types", words, {"full_attention": [full_layer(fields)], "conv": [state]})
+    full = full_layer(fields)
+    shapes = {"full_attention": [full], "conv": [state]}
+    if "sliding_attention" in words:
+        shapes["sliding_attention"] = [sliding_layer(full, fields.whole("sliding_window"))]
+    return _by_word(fields, "layer_types", words, shapes)
