@@ -25,12 +25,14 @@ Number = Any  # float or ndarray of study axes; the Quantity beside it says of w
 class Values:
     """Several values for one number: the place where it is put decides their unit.
 
-    After the record that holds it has been validated, `numbers` has the values in the base unit of that place.
+    After the record that holds it has been validated, `numbers` has the values in the base unit of that place, and
+    `dimension` its dimension.
     """
 
     def __init__(self, texts: Sequence[Any]):
         self.texts = texts
         self.numbers: np.ndarray | None = None
+        self.dimension = ""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Quantity:
     def __call__(self, value: Any) -> Any:
         if isinstance(value, Values):
             value.numbers = np.array([self(text) for text in value.texts], dtype=float)
+            value.dimension = self.dimension
             return value.numbers
         if isinstance(value, str):
             value = units.parse(value, self.dimension)

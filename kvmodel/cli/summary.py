@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
-from kvmodel import units
-from kvmodel.results.table import Row, Table
+from kvmodel.results.shown import cases, cell, names, one
+from kvmodel.results.table import Table
 from kvmodel.results.verdict import verdicts
 
 
@@ -15,9 +13,9 @@ def summary_text(table: Table) -> str:
     """Verdict, tables and notes of a plan."""
     lines = [str(table.about.get("name", "")), ""]
     lines += [f"* {sentence}" for sentence in verdicts(table)]
-    for case in dict.fromkeys(row.case for row in table):
+    for case in cases(table):
         rows = table.select(case=case)
-        if len(dict.fromkeys(row.case for row in table)) > 1:
+        if len(cases(table)) > 1:
             lines += ["", f"=== {case} ==="]
         for block in (_arms(rows), _tiers(rows), _chain(rows), _knees(table, rows), _targets(rows), _notes(rows)):
             if block:
@@ -25,38 +23,10 @@ def summary_text(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def shown(rows: Table, quantity: str, **where: str) -> str:
-    """Text of one quantity, with its 5 to 95 % range where it varies; '-' where the table does not have it."""
-    found = rows.select(quantity=quantity, **where).rows
-    return _text(found[0]) if len(found) == 1 else "-"
-
-
-def _text(row: Row) -> str:
-    value = np.asarray(row.value, float)
-    value = value[~np.isnan(value)]
-    if not value.size:
-        return "infeasible"
-    middle, low, high = np.quantile(value, (0.5, 0.05, 0.95), method="inverted_cdf")
-    text = _percent(middle) if _is_share(row) else units.text(float(middle), row.unit)
-    if low == high:
-        return text
-    if _is_share(row):
-        return f"{text} ({100 * low:.1f} to {_percent(high)})"
-    factor, unit = units.scale(float(middle), row.unit)
-    ends = " to ".join(units.number(float(end) / factor) for end in (low, high))
-    return f"{units.number(float(middle) / factor)} ({ends}) {unit}".strip()
-
-
-SHARES = ("reuse.ceiling", "reuse.resident", "reuse.timely", "reuse.kept", "latency.prefill_utilisation",
-          "latency.ttft_in_time", "latency.tpot_in_time", "latency.qualified", "load.tier_utilisation")
-
-
-def _is_share(row: Row) -> bool:
-    return row.quantity in SHARES
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
+def _shown(rows: Table, quantity: str, **where: str) -> str:
+    """Text of one quantity, with its 5 to 95 % range where it varies."""
+    found = cell(one(rows, quantity, **where))
+    return f"{found.text} ({found.small})" if found.small else found.text
 
 
 def _grid(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
@@ -70,12 +40,8 @@ def _grid(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
     return [line(head), "  ".join("-" * w for w in widths), *(line(row) for row in body)]
 
 
-def _names(rows: Table, column: str, quantity: str) -> list[str]:
-    return [name for name in dict.fromkeys(getattr(r, column) for r in rows.select(quantity=quantity)) if name]
-
-
 def _arms(rows: Table) -> list[str]:
-    arms = _names(rows, "arm", "reuse.timely")
+    arms = names(rows, "arm", "reuse.timely")
     if not arms:
         return []
     columns = [("effective reuse", "reuse.timely"), ("prefill use", "latency.prefill_utilisation"),
@@ -83,14 +49,14 @@ def _arms(rows: Table) -> list[str]:
                ("largest rate", "goodput.largest_session_rate"),
                ("qualified", "goodput.qualified_sessions_per_second"),
                ("cost", "cost.rate"), ("per qualified session", "cost.per_qualified_session")]
-    body = [[arm, *(shown(rows, quantity, arm=arm, tier="", population="") for _, quantity in columns)] for arm in arms]
+    body = [[arm, *(_shown(rows, quantity, arm=arm) for _, quantity in columns)] for arm in arms]
     return ["Arms, on the same GPUs and limits (reuse as share of prompt tokens; rates in sessions)",
             *_grid(["arm", *(title for title, _ in columns)], body)]
 
 
 def _tiers(rows: Table) -> list[str]:
-    tiers = _names(rows, "tier", "capacity.bytes")
-    arms = _names(rows, "arm", "reuse.timely")
+    tiers = names(rows, "tier", "capacity.bytes")
+    arms = names(rows, "arm", "reuse.timely")
     arm = arms[-1] if arms else ""
     head = ["tier", "capacity", "holds", "found here", "served in time", "fetch", "recompute", "worth from", "use",
             "writes/day", "lifetime"]
@@ -98,24 +64,24 @@ def _tiers(rows: Table) -> list[str]:
     for tier in tiers:
         slow = bool(rows.select(quantity="time.fetch", tier=tier).rows)
         body.append([
-            tier, shown(rows, "capacity.bytes", tier=tier), shown(rows, "capacity.tokens", tier=tier),
-            shown(rows, "reuse.resident", arm=arm, tier=tier), shown(rows, "reuse.timely", arm=arm, tier=tier),
-            shown(rows, "time.fetch", tier=tier), shown(rows, "time.recompute") if slow else "-",
-            shown(rows, "breakeven.tokens", tier=tier), shown(rows, "load.tier_utilisation", tier=tier),
-            shown(rows, "endurance.daily_writes", tier=tier), shown(rows, "endurance.lifetime", tier=tier)])
-    prefix = shown(rows, "time.typical_prefix")
+            tier, _shown(rows, "capacity.bytes", tier=tier), _shown(rows, "capacity.tokens", tier=tier),
+            _shown(rows, "reuse.resident", arm=arm, tier=tier), _shown(rows, "reuse.timely", arm=arm, tier=tier),
+            _shown(rows, "time.fetch", tier=tier), _shown(rows, "time.recompute") if slow else "-",
+            _shown(rows, "breakeven.tokens", tier=tier), _shown(rows, "load.tier_utilisation", tier=tier),
+            _shown(rows, "endurance.daily_writes", tier=tier), _shown(rows, "endurance.lifetime", tier=tier)])
+    prefix = _shown(rows, "time.typical_prefix")
     return [f"Tiers (fetch and recompute of the typical prefix, {prefix})", *_grid(head, body)]
 
 
 def _chain(rows: Table) -> list[str]:
-    arms = _names(rows, "arm", "reuse.timely")
+    arms = names(rows, "arm", "reuse.timely")
     if not arms:
         return []
     arm = arms[-1]
-    body = [["all", *(shown(rows, q, arm=arm, population="", tier="")
+    body = [["all", *(_shown(rows, q, arm=arm)
                       for q in ("reuse.ceiling", "reuse.resident", "reuse.timely")), "-"]]
-    for name in _names(rows, "population", "reuse.ceiling"):
-        body.append([name, *(shown(rows, q, arm=arm, population=name)
+    for name in names(rows, "population", "reuse.ceiling"):
+        body.append([name, *(_shown(rows, q, arm=arm, population=name)
                              for q in ("reuse.ceiling", "reuse.resident", "reuse.timely", "reuse.kept"))])
     return [f"Reuse of {arm}, share of all prompt tokens: computed before > found in some tier > consumable in time",
             *_grid(["population", "ceiling", "resident", "timely", "kept of its own"], body)]
@@ -126,14 +92,18 @@ def _knees(table: Table, rows: Table) -> list[str]:
     if not table.curves or not rows.rows or rows.rows[0].case != table.rows[0].case:
         return []
     for name, curve in table.curves.items():
-        if not name.startswith("capacity:"):
+        kind, _, tier = name.partition(":")
+        if kind != "capacity":
             continue
-        knee, = curve.select(quantity="knee.capacity").rows
-        here = shown(curve, "capacity.here")
-        text = "; ".join(knee.flags) if knee.flags else (
-            f"{_text(knee)} (between {shown(curve, 'knee.low')} and {shown(curve, 'knee.high')} with the rent 20 % off)")
-        lines.append(f"  {name.removeprefix('capacity:')}: {text}; the study has {here}")
-    return ["Knee: capacity beyond which another byte does not earn its rent", *lines] if lines else []
+        knee = one(curve, "knee.capacity", tier=tier)
+        found, low, high, here = (_shown(curve, quantity, tier=tier) for quantity in
+                                  ("knee.capacity", "knee.low", "knee.high", "capacity.here"))
+        text = "; ".join(knee.flags) or f"{found} (between {low} and {high} with the rent 20 % off)"
+        cliff = f"; the working set starts to fit at {_shown(curve, 'knee.cliff', tier=tier)}" if one(
+            curve, "knee.cliff", tier=tier) else ""
+        lines.append(f"  {tier}: {text}{cliff}; the study has {here}")
+    title = "Knee: capacity beyond which another byte does not earn its rent, at the study's rate and stated values"
+    return [title, *lines] if lines else []
 
 
 def _targets(rows: Table) -> list[str]:

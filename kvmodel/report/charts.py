@@ -11,7 +11,7 @@ import numpy as np
 from kvmodel.report import marks
 from kvmodel.report.curve_charts import STEPS, over_capacity, over_prefix, over_sweep
 from kvmodel.report.marks import Figure
-from kvmodel.report.shown import cases, names, number, one, spread
+from kvmodel.results.shown import cases, names, number, one, spread
 from kvmodel.results.table import Table, central
 from kvmodel.results.verdict import COST, GOODPUT
 

@@ -11,7 +11,7 @@ import numpy as np
 from kvmodel import units
 from kvmodel.report import marks
 from kvmodel.report.marks import Figure
-from kvmodel.report.shown import between, names, number, one, spread
+from kvmodel.results.shown import between, names, number, one, spread
 from kvmodel.results.table import Axis, Table, central
 from kvmodel.results.verdict import COST
 

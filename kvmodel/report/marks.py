@@ -11,7 +11,7 @@ import altair as alt
 import numpy as np
 
 from kvmodel import units
-from kvmodel.report.shown import number, spread
+from kvmodel.results.shown import number, spread
 from kvmodel.results.table import Row, Table
 
 TIER_COLORS = ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7", "#D55E00")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from html import escape
 from importlib.resources import files
 
 from kvmodel.report import tables
 from kvmodel.report.bundle import javascript_bundle
 from kvmodel.report.charts import Figure, figures
-from kvmodel.report.parameters import parameters
-from kvmodel.report.shown import Cell, cases
+from kvmodel.results.shown import Cell, cases
 from kvmodel.results.table import Table
 from kvmodel.results.verdict import verdicts
 from kvmodel.study.load import LoadedStudy
@@ -23,7 +21,6 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 def page(study: LoadedStudy, table: Table) -> str:
     """The report of a study as HTML. Its tables need no script; its charts need the script it brings along."""
-    table = _with_axis_units(study, table)
     found = figures(table)
     body = [
         f"<header><h1>{escape(study.name)}</h1><p class='what'>{escape(_what(study, table))}</p></header>",
@@ -38,12 +35,6 @@ def page(study: LoadedStudy, table: Table) -> str:
             f"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
             f"<title>{escape(study.name)}</title>\n<style>\n{_file('page.css')}</style>\n</head>\n<body>\n"
             + "\n".join(part for part in body if part) + "\n" + _script(found) + "</body>\n</html>\n")
-
-
-def _with_axis_units(study: LoadedStudy, table: Table) -> Table:
-    """The table with the unit of every swept path on its axis."""
-    known = {parameter.path: parameter.dimension for parameter in parameters(study.record)}
-    return replace(table, axes=tuple(replace(axis, unit=axis.unit or known.get(axis.name, "")) for axis in table.axes))
 
 
 def _file(name: str) -> str:

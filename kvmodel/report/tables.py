@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kvmodel.report.parameters import Parameter, parameters
-from kvmodel.report.shown import MISSING, Cell, between, cases, cell, names, number, one
+from kvmodel.results.shown import MISSING, Cell, between, cases, cell, names, number, one
 from kvmodel.results.table import Row, Table, central
 from kvmodel.study.load import LoadedStudy
 from kvmodel.study.resolve import Provenance, get_path

@@ -62,8 +62,8 @@ def expand(study: LoadedStudy, seed: int | None = None, draws: int | None = None
         if values is None:
             choices[path] = spec
         else:
-            arrays[path] = (len(axes), values)
-            axes.append(Axis(path, values))
+            arrays[path] = (len(axes), values.numbers)
+            axes.append(Axis(path, values.numbers, values.dimension))
     uncertain = study.record.uncertain
     if uncertain and draws != 0:
         count = draws or study.record.monte_carlo.draws
@@ -105,24 +105,25 @@ def _cases(study: LoadedStudy, choices: Mapping[str, list[Any]]) -> Iterator[tup
         yield name, resolve(apply_overrides(study.source, chosen)).case_data
 
 
-def _swept(study: LoadedStudy, path: str, spec: Any) -> np.ndarray | None:
+def _swept(study: LoadedStudy, path: str, spec: Any) -> Values | None:
     """Values of a numeric sweep in base units, or None where the values are names."""
     place = ("sweep", path)
     if isinstance(spec, Mapping) and len(spec) == 1 and next(iter(spec)) in SPACES:
         (kind, ends), = spec.items()
         if not (isinstance(ends, list) and len(ends) == 3 and isinstance(ends[2], int) and 2 <= ends[2] <= 10_000):
             raise _BadPath([_problem(study, place, f"{kind} needs [from, to, count] with a count of 2 to 10000")])
-        low, high = _numbers(study, path, ends[:2], place)
-        if kind == "geomspace" and (low <= 0 or high <= 0):
+        between = _values(study, path, ends[:2], place)
+        if kind == "geomspace" and np.any(between.numbers <= 0):
             raise _BadPath([_problem(study, place, "geomspace needs ends above 0")])
-        return SPACES[kind](low, high, ends[2])
+        between.numbers = SPACES[kind](*between.numbers, ends[2])
+        return between
     if not isinstance(spec, list) or not spec:
         raise _BadPath([_problem(study, place, "needs a list of values, {linspace: [from, to, count]} or "
                                                "{geomspace: [from, to, count]}")])
     if all(isinstance(value, str) and not value.lstrip("+-.$ ")[:1].isdigit() for value in spec):
         _require_path(study, path, place)
         return None
-    return _numbers(study, path, spec, place)
+    return _values(study, path, spec, place)
 
 
 def _law_numbers(study: LoadedStudy, path: str, spec: Any) -> Any:
@@ -137,7 +138,7 @@ def _law_numbers(study: LoadedStudy, path: str, spec: Any) -> Any:
             collect(value)
 
     collect(spec)
-    numbers = iter(_numbers(study, path, texts, place) if texts else _require_path(study, path, place))
+    numbers = iter(_values(study, path, texts, place).numbers if texts else _require_path(study, path, place))
 
     def filled(node: Any) -> Any:
         if isinstance(node, Mapping):
@@ -157,8 +158,8 @@ def _require_path(study: LoadedStudy, path: str, place: tuple[str, ...]) -> tupl
     return ()
 
 
-def _numbers(study: LoadedStudy, path: str, texts: list[Any], place: tuple[str, ...]) -> np.ndarray:
-    """Values given as text or numbers, in the base unit of the path they are for."""
+def _values(study: LoadedStudy, path: str, texts: list[Any], place: tuple[str, ...]) -> Values:
+    """Values given as text or numbers, read in the base unit of the path they are for."""
     _require_path(study, path, place)
     marker = Values(texts)
     data = with_path(study.case_data, path, marker)
@@ -170,7 +171,7 @@ def _numbers(study: LoadedStudy, path: str, texts: list[Any], place: tuple[str, 
             raise _BadPath([_problem(study, place, problem.message) for problem in found]) from None
     if marker.numbers is None:
         raise _BadPath([_problem(study, place, "is not a number that can be swept or drawn")])
-    return marker.numbers
+    return marker
 
 
 def _checked(study: LoadedStudy, build: Any) -> None:

@@ -142,9 +142,9 @@ def test_draws_are_summed_up_and_said_so():
     assert "Numbers vary over draw (101)" in "".join(reader.text)
 
 
-def test_swept_axis_takes_the_unit_of_its_path():
+def test_a_swept_axis_is_told_in_its_unit():
     table = hand_made.table(cost=(np.inf, 0.9, np.array([0.4, 0.3])),
-                            axes=(Axis("tiers.dram.capacity", np.array([2.0**39, 2.0**40])),))
+                            axes=(Axis("tiers.dram.capacity", np.array([2.0**39, 2.0**40]), "B"),))
     assert "Over tiers.dram.capacity from 512 GiB to 1.00 TiB" in "".join(made(table).text)
 
 
