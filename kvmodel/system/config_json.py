@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ _KIND_OF_WRAPPER = {"qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text"
                     "gemma3": "gemma3_text", "gemma3n": "gemma3n_text", "gemma4": "gemma4_text",
                     "mllama": "mllama_text_model", "qwen3_vl": "qwen3_vl_text", "glm5_next": "glm5_next_text"}
 _LARGEST_FILE = 16 * 2**20
+_NAMES_A_QUANTISATION = re.compile(r"fp8|fp4|int8|int4|awq|gptq|w4a|w8a", re.IGNORECASE)
 
 
 def read_config(config: Mapping[str, Any], name: str = "") -> Llm:
@@ -48,6 +50,8 @@ def _read(fields: Fields, config: Mapping[str, Any], text: Mapping[str, Any], na
         raise fields.refuse("no layer stores anything")
     dtype = str(_first(text, config, "torch_dtype", "dtype") or "bfloat16").removeprefix("torch.")
     counted = count_parameters(fields, config, per_layer)
+    if _NAMES_A_QUANTISATION.search(name) and "weight_bytes" not in counted:
+        counted["weight_dtype"] = ""  # the name says quantised, the file does not say how
     try:
         return Llm(
             name=name or str(config.get("_name_or_path") or fields.model_type),

@@ -26,6 +26,7 @@ class Count(NamedTuple):
     """Parameters by what they are; `routed` are those of experts, of which a token uses the fraction `used`."""
 
     embedding: float
+    head: float  # part of the embedding that is an output head of its own
     lookup: float  # tables of which a token reads one row per layer
     mixing: float
     dense: float
@@ -88,7 +89,7 @@ def _count(fields: Fields, config: Mapping[str, Any], per_layer: list[list[Layer
     embedding = vocabulary * hidden * (1 if tied else 2)
     per_layer_width = fields.get("hidden_size_per_layer_input", default=0)  # Gemma 3n and 4: a table for every layer
     lookup = fields.get("vocab_size_per_layer_input", default=vocabulary) * per_layer_width * len(per_layer)
-    return Count(embedding, lookup, mixing, dense, routed, used)
+    return Count(embedding, 0.0 if tied else embedding / 2, lookup, mixing, dense, routed, used)
 
 
 def _mixing(fields: Fields, layer: Layer, hidden: int) -> float:
@@ -232,6 +233,8 @@ def _weights(fields: Fields, config: Mapping[str, Any], count: Count) -> dict[st
              "routed": count.routed}
     if not isinstance(quantised, Mapping):
         return {"weight_dtype": "bf16"}
+    if quantised.get("quant_method") == "modelopt":
+        return _modelopt_weights(quantised, {**parts, "embedding": parts["embedding"] - count.head, "head": count.head})
     method = quantised.get("quant_method")
     if method == "mxfp4":  # experts only
         name, kept = "mxfp4", ("embedding", "mixing", "dense")
@@ -245,3 +248,25 @@ def _weights(fields: Fields, config: Mapping[str, Any], count: Count) -> dict[st
     routed = "mxfp4" if fields.get("expert_dtype") == "fp4" else name
     names = {part: "bf16" if part in kept else name for part in parts} | {"routed": routed}
     return {"weight_dtype": routed, "weight_bytes": sum(parts[p] * element_bytes(names[p]) for p in parts)}
+
+
+_TARGET_WORDS = {"mixing": ("attn", "mixer"), "dense": ("mlp",), "routed": ("experts", "mlp"), "head": ("lm_head",)}
+
+
+def _modelopt_weights(quantised: Mapping[str, Any], parts: dict[str, float]) -> dict[str, Any]:
+    """Each part in the format of the group whose targets name it, unless it is ignored; the rest in bf16."""
+    names = dict.fromkeys(parts, "bf16")
+    ignored = " ".join(map(str, quantised.get("ignore") or ()))
+    for group in (quantised.get("config_groups") or {}).values():
+        weights, targets = group.get("weights") or {}, " ".join(map(str, group.get("targets") or ()))
+        name = {(4, "float", 16): "nvfp4", (8, "float", None): "fp8"}.get(
+            (weights.get("num_bits"), weights.get("type"), weights.get("group_size")))
+        if name is None:
+            return {"weight_dtype": ""}
+        for part, words in _TARGET_WORDS.items():
+            every = "Linear" in targets and not any(word in ignored for word in words)
+            if every or any(word in targets for word in words):
+                names[part] = name
+    if set(names.values()) == {"bf16"}:
+        return {"weight_dtype": ""}
+    return {"weight_dtype": "", "weight_bytes": sum(parts[part] * element_bytes(names[part]) for part in parts)}

@@ -42,18 +42,17 @@ Reader = Callable[[Fields], list[list[Layer]]]
 
 _NAMES: dict[Reader, str] = {
     read_decoder: """
-        llama mistral mixtral ministral ministral3 qwen2 qwen2_moe qwen2_vl qwen2_vl_text qwen2_5_vl
-        qwen2_5_vl_text qwen2_audio qwen2_5_omni_text qwen3 qwen3_moe qwen3_vl_text qwen3_vl_moe_text
-        qwen3_omni_moe_text qwen gemma gemma2 gemma3_text phi phi3 phimoe phi4mm starcoder2 gpt_bigcode gpt2
-        gptj gpt_neox gpt_oss codegen opt bloom falcon mpt dbrx olmo olmo2 olmo3 olmoe cohere cohere2 granite
-        granitemoe granitemoeshared stablelm persimmon exaone exaone4 exaone_moe glm glm4 glm4_moe glm4v_text
-        glm4v_moe_text chatglm internlm internlm2 internlm3 baichuan yi minicpm smollm3 seed_oss ernie4_5
-        ernie4_5_moe ernie4_5_vl_moe_text nemotron arctic grok-1 jais xverse
-        orion aquila deepseek dots1 bailing_moe bailing_moe_v2 arcee apertus apertus1p5_text helium mimo step3_text
-        step3p5 step3p7 afmoe aria_text bitnet biogpt cohere2_moe cwm deepseek_ocr2_text diffllama flex_olmo
-        glm_ocr_text gpt_neox_japanese granite_swa granitemoe_swa hy_v3 hyperclovax iquestcoder jais2 jetmoe laguna
-        mellum molmo2_text muse_glimmer_text muse_spark_text nanochat paddleocr_vl_text phi4_multimodal sarvam_moe
-        solar_open vaultgemma voxtral_realtime_text
+        llama mistral mixtral ministral ministral3 qwen2 qwen2_moe qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text
+        qwen2_audio qwen2_5_omni_text qwen3 qwen3_moe qwen3_vl_text qwen3_vl_moe_text qwen3_omni_moe_text qwen gemma
+        gemma2 gemma3_text phi phi3 phimoe phi4mm starcoder2 gpt_bigcode gpt2 gptj gpt_neox gpt_oss codegen opt bloom
+        falcon mpt dbrx olmo olmo2 olmo3 olmoe cohere cohere2 granite granitemoe granitemoeshared stablelm persimmon
+        exaone exaone4 exaone_moe glm glm4 glm4_moe glm4v_text glm4v_moe_text chatglm internlm internlm2 internlm3
+        baichuan yi minicpm smollm3 seed_oss ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text nemotron arctic grok-1 jais
+        xverse orion aquila deepseek dots1 bailing_moe bailing_moe_v2 arcee apertus apertus1p5_text helium mimo
+        step3_text step3p5 step3p7 afmoe aria_text bitnet biogpt cohere2_moe cwm deepseek_ocr2_text diffllama
+        flex_olmo glm_ocr_text gpt_neox_japanese granite_swa granitemoe_swa hy_v3 hyperclovax iquestcoder jais2 jetmoe
+        laguna mellum molmo2_text muse_glimmer_text muse_spark_text nanochat paddleocr_vl_text phi4_multimodal
+        sarvam_moe solar_open vaultgemma voxtral_realtime_text
     """,
     read_hunyuan: "hunyuan hunyuan_v1_dense hunyuan_v1_moe hunyuan_vl_text",
     read_gemma: "gemma3n_text gemma4_text gemma4_unified_text",

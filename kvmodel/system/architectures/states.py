@@ -161,7 +161,8 @@ def read_zamba(fields: Fields) -> list[list[Layer]]:
     if words is None:
         raise fields.refuse("field layers_block_type is missing")
     fields.ignore("hybrid_layer_ids", "attn_layer_period")
-    width = fields.whole("attention_head_dim")
+    wide = fields.whole("attention_hidden_size", default=2 * hidden_size(fields))
+    width = fields.whole("attention_head_dim", default=wide // query_heads(fields))
     attention = {"kind": "full", "kv_heads": kv_heads(fields), "k_dim": width, "v_dim": width,
                  "query_heads": query_heads(fields)}
     state = mamba1_layer(fields) if fields.model_type == "zamba" else mamba2_layer(fields)
@@ -182,6 +183,8 @@ def read_recurrent_gemma(fields: Fields) -> list[list[Layer]]:
 
 def read_falcon_h1(fields: Fields) -> list[list[Layer]]:
     """Every layer has attention and Mamba-2 side by side."""
+    if set(fields.listing("layer_types") or ()) - {"hybrid"}:
+        raise fields.refuse("layer_types lists other layers than 'hybrid', which this architecture is not known to have")
     return [[full_layer(fields), mamba2_layer(fields)] for _ in range(layer_count(fields))]
 
 
