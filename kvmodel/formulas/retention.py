@@ -34,9 +34,11 @@ __all__ = [
     "never_returning_probability",
     "optimal_window",
     "pinning_gain",
+    "prefetch_gain",
     "price_plan_break_even",
     "price_plan_cost",
     "retention_cost",
+    "schedule_cost",
     "session_hour_price",
     "ski_rental_randomised_window",
     "ski_rental_window",
@@ -179,7 +181,8 @@ def demotion_windows(law: Law, rent: ArrayLike, return_cost: ArrayLike, move_cos
                  dropping  [USD]
     Returns a RetentionWindow with leading axis places-1; its `cost` is the part of each cut, not the total.
     Each cut is an optimal window with rent s_j - s_{j+1} and miss cost m_{j+1} - m_j + move_j, since a move
-    is paid only by sessions still waiting then.
+    is paid only by sessions still waiting then. Those that never return pay it whatever the age, unless the age
+    is infinite, which no positive rent allows them.
     The cuts are independent as long as they come out in order (`demotion_order_valid`); a place whose cut
     comes before its predecessor's should be left out. Source: separation of the stopping problem, derived
     here.
@@ -187,6 +190,22 @@ def demotion_windows(law: Law, rent: ArrayLike, return_cost: ArrayLike, move_cos
     rents, costs = np.asarray(rent, float), np.asarray(return_cost, float)
     waiting = costs[1:] - costs[:-1] + np.asarray(move_cost, float)
     return optimal_window(law, rents[:-1] - rents[1:], waiting, return_probability)
+
+
+def schedule_cost(windows: ArrayLike, law: Law, rent: ArrayLike, return_cost: ArrayLike, move_cost: ArrayLike,
+                  return_probability: ArrayLike = 1.0) -> np.ndarray:
+    """Expected cost of one stay under a schedule of demotions [USD]: rent, the return from wherever it is found, moves.
+
+    p m_0 + sum_j [(s_j - s_{j+1}) H(T_j) + (m_{j+1} - m_j) p P(X > T_j) + move_j P(waiting at T_j)], with
+    H(T) = p E[min(X,T)] + (1-p) T; the last place has no rent ("dropped") or the sum is endless.
+    windows T_j in rising order, shape (places-1,)+A [s]; the rest as in `demotion_windows`.
+    Source: rent summed by parts, derived here.
+    """
+    windows, rents, costs = (np.asarray(a, float) for a in (windows, rent, return_cost))
+    p = np.asarray(return_probability, float)
+    cuts = retention_cost(windows, law, rents[:-1] - rents[1:], costs[1:] - costs[:-1], p)
+    waiting = p * law.survival(windows) + np.where(np.isfinite(windows), 1 - p, 0.0)
+    return p * costs[0] + np.sum(cuts + move_cost * waiting, axis=0)
 
 
 def demotion_order_valid(windows: ArrayLike) -> np.ndarray:
@@ -227,6 +246,22 @@ def pinning_gain(request_rate: ArrayLike, miss_cost: ArrayLike, unpinned_hit_pro
     spared = np.multiply(nbytes, unpinned_hit_probability)  # bytes it holds on average without a pin
     won = np.multiply(request_rate, miss_cost) * np.subtract(1.0, unpinned_hit_probability)
     return won - np.subtract(nbytes, spared) * marginal_value
+
+
+def prefetch_gain(start: ArrayLike, stop: ArrayLike, law: Law, rent: ArrayLike, fetch_cost: ArrayLike,
+                  return_probability: ArrayLike = 1.0) -> np.ndarray:
+    """What moving a waiting session up at one age and down again at a later one wins per stay [USD].
+
+    p (F(stop) - F(start)) m - s (H(stop) - H(start)), H(T) = p E[min(X,T)] + (1-p) T.
+    start, stop   ages between which it stands in the fast place, start <= stop < infinity   [s]
+    law           of the return time [s];  rent s of its bytes in the fast place [USD/s]
+    fetch_cost    m, of a return that finds it in the slow place instead   [USD]
+    return_probability  p [-]
+    Zero when start = stop. Negative where few return in between: a prefetch pays only when the time of return is
+    known better than the fetch is dear. Source: derived here; difference of two `retention_cost`.
+    """
+    return (retention_cost(start, law, rent, fetch_cost, return_probability)
+            - retention_cost(stop, law, rent, fetch_cost, return_probability))
 
 
 def session_hour_price(nbytes: ArrayLike, rent_per_byte: ArrayLike,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from kvmodel.quantity import Positive, Quantity, Record, Seconds
+from kvmodel.system.prompt_cache import PromptCachePlan
 
 PerByte = Annotated[Any, Quantity("USD/B", ge=0, le=1e-3)]
 PerTime = Annotated[Any, Quantity("USD/s", ge=0, le=1e3)]
@@ -36,6 +37,8 @@ class Prices(Record):
     """Memory or flash of other hosts, bought."""
     object_store: Annotated[Any, Quantity("USD/B/s", ge=0)] | None = None
     """Object store, rented by byte and time."""
+    prompt_cache: dict[str, PromptCachePlan] = {}
+    """A provider's prompt-cache plans by name, to compare with keeping the KV oneself."""
     electricity: Annotated[Any, Quantity("USD/J", ge=0)] = 0.0
     """Electricity for the tiers; a rented GPU's price includes its own."""
     power_usage_effectiveness: Annotated[Any, Quantity("", ge=1, le=5)] = 1.0
