@@ -1,8 +1,8 @@
 """Prefill of a measured case from first principles: no end-to-end time of any engine is used.
 
 Matrix products and attention run at the rates of published kernel timings of that GPU where the file has them (kind
-`kernel`), at a prior share of the peak elsewhere; what lies between them is bound by memory, tensor parallelism adds its
-all-reduces, and the requests beside it their decode steps.
+`kernel`), at a prior share of the peak elsewhere; what lies between them is bound by memory, tensor parallelism adds
+its all-reduces, and the requests beside it their decode steps. Dense models only.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def predicted(case: Case, kernels: Iterable[Case] = ()) -> Cold | str:
     number_format = format_of(case["dtype"])
     reasons = {
         "model not in the presets": model is None or model.parameters is None or not model.hidden_size,
+        "a roofline says too little of a mixture of experts": model is not None and model.moe is not None,
         "GPU or number format not in the presets": gpu is None or number_format not in gpu.fields["flops"],
         "tensor parallelism not stated": not case["tp"],
         "load not stated": not isinstance(load, int | float),
@@ -92,23 +93,40 @@ def _terms(model: Llm, rates: Rates, ranks: float, slower: float) -> dict[str, A
     """Linear and attention term of prefill on so many ranks."""
     layers = model.layers
     between = prefill.activation_seconds_per_token(
-        layers=layers, hidden_size=model.hidden_size, tensor_parallel=ranks, bandwidth=rates.memory)
-    reduce = 0.0 if ranks == 1 or rates.peer is None else prefill.all_reduce_seconds_per_token(
-        reductions=2 * layers, hidden_size=model.hidden_size, bytes_per_element=2, tensor_parallel=ranks,
-        bandwidth=rates.peer)
+        layers=layers, hidden_size=model.hidden_size, tensor_parallel=ranks, bandwidth=rates.memory
+    )
+    reduce = (
+        0.0
+        if ranks == 1 or rates.peer is None
+        else prefill.all_reduce_seconds_per_token(
+            reductions=2 * layers,
+            hidden_size=model.hidden_size,
+            bytes_per_element=2,
+            tensor_parallel=ranks,
+            bandwidth=rates.peer,
+        )
+    )
     linear = prefill.linear_seconds_per_token(model.flops_per_token / 2, rates.products * ranks, 1.0)
     attention = prefill.attention_seconds_per_token_squared(
-        model.attention_flops_per_token_squared, rates.attention * ranks, 1.0)
+        model.attention_flops_per_token_squared, rates.attention * ranks, 1.0
+    )
     return {"linear": slower * (linear + between + reduce), "attention": slower * attention}
 
 
 def _step(case: Case, model: Llm, rates: Rates, number_format: str, load: float) -> float:
     """Time per output token of the requests running beside, by the decode roofline [s]."""
     ranks = case["tp"]
-    return float(decode.step_seconds(
-        load, case["tokens_in"] + case["tokens_out"] / 2, weight_bytes=model.parameters * element_bytes(number_format),
-        kv_bytes_per_token=ranks * model.rank_growing_bytes_per_token(ranks), bandwidth=rates.memory * ranks,
-        active_parameters=model.flops_per_token / 2, flops=rates.products * ranks))
+    return float(
+        decode.step_seconds(
+            load,
+            case["tokens_in"] + case["tokens_out"] / 2,
+            weight_bytes=model.parameters * element_bytes(number_format),
+            kv_bytes_per_token=ranks * model.rank_growing_bytes_per_token(ranks),
+            bandwidth=rates.memory * ranks,
+            active_parameters=model.flops_per_token / 2,
+            flops=rates.products * ranks,
+        )
+    )
 
 
 # --- what is known of the model and the GPU -------------------------------------------------------
@@ -117,10 +135,15 @@ def _step(case: Case, model: Llm, rates: Rates, number_format: str, load: float)
 def rates_of(gpu: catalogue.Preset, number_format: str, tokens: float, kernels: Iterable[Case] = ()) -> Rates:
     """Kernel rates of a GPU: the median product, and attention at the nearest length, as timed; else priors."""
     own = [c for c in kernels if (g := gpu_of(c["gpu"])) is not None and g.name == gpu.name]
-    timed = [(c["params"], c["params"]["flops"] / c["measured"]["latency_s"], format_of(c["dtype"])) for c in own
-             if c["params"].get("flops") and c["measured"].get("latency_s")]
+    timed = [
+        (c["params"], c["params"]["flops"] / c["measured"]["latency_s"], format_of(c["dtype"]))
+        for c in own
+        if c["params"].get("flops") and c["measured"].get("latency_s")
+    ]
     products = [rate for p, rate, kind in timed if "gemm" in p.get("op", "") and kind == number_format]
-    length = {c["tokens_in"]: rate for c, (p, rate, _) in zip(own, timed, strict=False) if "attention" in p.get("op", "")}
+    length = {
+        c["tokens_in"]: rate for c, (p, rate, _) in zip(own, timed, strict=False) if "attention" in p.get("op", "")
+    }
     fields = gpu.fields
     peak, plain = (parse(fields["flops"][name], "FLOP/s") for name in (number_format, "bf16"))
     nearest = min(length, key=lambda n: abs(np.log(n / tokens)), default=None)
@@ -135,16 +158,30 @@ def rates_of(gpu: catalogue.Preset, number_format: str, tokens: float, kernels: 
 def format_of(dtype: str | None) -> str:
     """Number format of a case, in the spelling of the GPU presets."""
     word = re.split(r"[ (]", (dtype or "").lower())[0]
-    return {"fp16": "bf16", "bfloat16": "bf16", "float16": "bf16", "nvfp4": "fp4", "mxfp4": "fp4", "w4a16": "bf16"}.get(word, word)
+    return {"fp16": "bf16", "bfloat16": "bf16", "float16": "bf16", "nvfp4": "fp4", "mxfp4": "fp4", "w4a16": "bf16"}.get(
+        word, word
+    )
 
 
 def model_of(name: str | None) -> Llm | None:
     """Preset of a model by the name a case gives it; None where there is none."""
-    wanted = re.sub(r"-instruct.*|-hf$", "", (name or "").lower())
+    wanted = re.sub(r"-instruct.*|-hf$|-(fp8|awq|gptq|int4|nvfp4)$", "", (name or "").lower())
     try:
         return Llm.model_validate(dict(catalogue.load("llms", wanted).fields))
     except PresetError:
         return None
+
+
+def family_of(name: str | None) -> str:
+    """Dense or mixture of experts: by its preset, else by how such models are named (A22B: active parameters)."""
+    model = model_of(name)
+    if model is not None:
+        return "dense" if model.moe is None else "moe"
+    return (
+        "moe"
+        if re.search(r"moe|mixtral|deepseek-(v|r)\d(?!-distill)|gpt-oss|-a\d+b", (name or "").lower())
+        else "dense"
+    )
 
 
 def gpu_of(name: str | None) -> catalogue.Preset | None:

@@ -36,6 +36,8 @@ def evaluate_command(
     configs: Annotated[str | None, typer.Option(help="Directory of config.json files the cases name.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Exit 3 when a case is a mismatch.")] = False,
+    markdown: Annotated[str | None, typer.Option(metavar="PAGE.md", help="Put the tables of measurements between the "
+                                                                         "marks of this page.")] = None,
 ) -> None:
     """Predicted, published and error for every case of a file, and per kind."""
     import json as json_text
@@ -43,9 +45,22 @@ def evaluate_command(
     from kvmodel.cli.exit_status import ExitStatus
 
     result = evaluate(file, configs)
+    if markdown is not None:
+        _into_page(result, Path(file), Path(markdown))
+        return
     print(json_text.dumps(result, indent=1) if json else "\n".join(_lines(result)))
     if check and any(case.get("verdict") == "mismatch" for case in result["cases"]):
         raise typer.Exit(ExitStatus.FINDING)
+
+
+def _into_page(result: dict[str, Any], file: Path, page: Path) -> None:
+    """Renew the tables of a validation page from an evaluation of measurements."""
+    from kvmodel.cli.validation_page import renew, tables
+
+    document = _read(file)
+    if not isinstance(document, list):
+        raise KvmodelError(f"{file}: --markdown is for a file of measurements")
+    renew(page, "measurements", tables(result, {case["id"]: str(case.get("source", "")) for case in document}))
 
 
 def _read(path: Path) -> Any:
@@ -65,12 +80,14 @@ def _measurements(document: list[Any], path: Path) -> dict[str, Any]:
     from dataclasses import asdict
 
     from kvmodel.analyses import evaluate as measured
+    from kvmodel.analyses.evaluate_bars import bars
 
     if not all(isinstance(case, dict) and "kind" in case and "id" in case for case in document):
         raise KvmodelError(f"{path}: every measurement is a mapping with at least id and kind")
     found = measured.evaluate(document)
     cases = [_finite({**asdict(outcome), "error": outcome.error}) for outcome in found]
-    return {"cases": cases, "summary": [_finite(asdict(row)) for row in measured.summaries(found)]}
+    return {"cases": cases, "summary": [_finite(asdict(row)) for row in measured.summaries(found)],
+            "bars": [asdict(bar) for bar in bars(found)]}
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +104,7 @@ def _lines(result: dict[str, Any]) -> list[str]:
     rows += [(case["id"], case["kind"], _number(case["predicted"]), _number(case[published]), _percent(case["error"]),
               case[judgement], case["reason"]) for case in result["cases"]]
     totals = [tuple(result["summary"][0])] if result["summary"] else []
-    totals += [tuple(_percent(value) if "error" in name or name in ("median", "p90") else str(value)
+    totals += [tuple(_percent(value) if "error" in name or name in ("median", "mean", "p90", "coverage") else str(value)
                      for name, value in row.items()) for row in result["summary"]]
     return [*_table(rows), "", *_table(totals)]
 

@@ -138,10 +138,8 @@ def _fit_once(
         x, weights = _robust_terms(columns * busy[member] / measured)
         off = np.log(np.maximum(x @ columns / measured, 1e-300))
         total = np.bincount(member, weights=-weights * off, minlength=len(levels))
-        before, busy = (
-            busy,
-            np.exp(total / (np.bincount(member, weights=weights, minlength=len(levels)) + SHRINK)),
-        )
+        counted = np.bincount(member, weights=weights, minlength=len(levels)) + SHRINK
+        before, busy = busy, np.exp(total / counted)
         busy[0] = 1.0  # the lowest level defines the terms
         if np.allclose(busy, before, rtol=1e-3):
             break
@@ -189,14 +187,15 @@ def prefill_fit(
 
     tokens n, cached_tokens p [tokens], seconds: time to first token [s], concurrency: requests sent together
     [1], each of shape (points,) or one for all; step_tokens: token budget of an engine step
-    (`concurrency_factor`) [tokens]. Needs three different lengths to tell three terms apart; five points for
-    outliers to be noticed.
+    (`concurrency_factor`) [tokens]. The constant is what no other prompt waits for (request handling, first decode
+    step), so it is paid once at any concurrency. Needs three different lengths to tell three terms apart; five points
+    for outliers to be noticed.
     """
     n, p, t, c = np.broadcast_arrays(
         *(np.asarray(v, float) for v in (tokens, cached_tokens, seconds, concurrency))
     )
-    columns = np.stack([np.ones_like(n), n - p, n * n - p * p]) * concurrency_factor(c, n, step_tokens)
-    fit = relative_fit(columns, t, levels=c)
+    waiting = concurrency_factor(c, n, step_tokens)
+    fit = relative_fit(np.stack([np.ones_like(n), waiting * (n - p), waiting * (n * n - p * p)]), t, levels=c)
     return PrefillFit(*fit.coefficients, fit)
 
 
@@ -215,8 +214,9 @@ def prefill_predicted(
 ) -> NDArray:
     """Mean time to first token that a `PrefillFit` predicts [s]; arguments as `prefill_fit`."""
     n, p = np.asarray(tokens, float), np.asarray(cached_tokens, float)
-    alone = fitted.constant + fitted.linear * (n - p) + fitted.attention * (n * n - p * p)
-    return busy_factor(fitted.fit, concurrency) * concurrency_factor(concurrency, n, step_tokens) * alone
+    computed = fitted.linear * (n - p) + fitted.attention * (n * n - p * p)
+    waiting = concurrency_factor(concurrency, n, step_tokens)
+    return busy_factor(fitted.fit, concurrency) * (fitted.constant + waiting * computed)
 
 
 def transfer_fit(
@@ -250,8 +250,7 @@ def restore_fit(
 ) -> RestoreFit:
     """Prefill and fetch terms together, from points with and without a fetched prefix.
 
-        t = f(c, n - p) (constant + linear (n - p) + attention (n^2 - p^2)) + (c + 1)/2 (latency [p > 0] +
-        bytes / B)
+        t = constant + f(c, n - p) (linear (n - p) + attention (n^2 - p^2)) + (c + 1)/2 (latency [p > 0] + bytes / B)
 
     the suffix is computed as in `prefill_fit`, the fetches come first come first served. tokens n,
     cached_tokens p [tokens]; moved_bytes: what the path carries for p [bytes]; seconds: mean time to first
@@ -261,7 +260,7 @@ def restore_fit(
     values = (tokens, cached_tokens, moved_bytes, seconds, concurrency)
     n, p, size, t, c = np.broadcast_arrays(*(np.asarray(v, float) for v in values))
     waiting = concurrency_factor(c, np.maximum(n - p, 1.0), step_tokens)
-    compute = np.stack([np.ones_like(n), n - p, n * n - p * p]) * waiting
+    compute = np.stack([np.ones_like(n), waiting * (n - p), waiting * (n * n - p * p)])
     moving = np.stack([(p > 0).astype(float), size]) * (c + 1.0) / 2.0
     if np.all(p >= n):
         compute = compute * 0.0

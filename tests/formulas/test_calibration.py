@@ -48,11 +48,11 @@ def test_busy_levels_are_told_apart():
     """Points at c = 1, 2, 4 made with factors 1, 1.1, 1.3 beyond the law of simultaneous prompts."""
     n, c = np.tile(TOKENS[:5], 3), np.repeat([1.0, 2.0, 4.0], 5)
     extra = np.select([c == 2, c == 4], [1.1, 1.3], 1.0)
-    seconds = prefill.prefill_seconds(n, 0.0, **TRUE) * calibration.concurrency_factor(c, n, 8192) * extra
+    waiting = calibration.concurrency_factor(c, n, 8192)
+    seconds = extra * (TRUE["constant"] + waiting * (prefill.prefill_seconds(n, 0.0, **TRUE) - TRUE["constant"]))
     fitted = calibration.prefill_fit(n, 0.0, seconds, concurrency=c)
-    np.testing.assert_allclose(
-        calibration.busy_factor(fitted.fit, [1, 2, 4, 8]), [1, 1.1, 1.3, 1.3], rtol=0.01
-    )
+    # 1.5 %: the factors are held near one by a twentieth of a point each
+    np.testing.assert_allclose(calibration.busy_factor(fitted.fit, [1, 2, 4, 8]), [1, 1.1, 1.3, 1.3], rtol=0.015)
     np.testing.assert_allclose(fitted.fit.residuals, 0, atol=0.01)
 
 
@@ -88,7 +88,8 @@ def test_fetched_and_computed_points_are_told_apart():
     """Half the points fetch 80 % of their prompt at 10 GB/s after 20 ms, some of them four at a time."""
     n, c = np.tile(TOKENS[1:], 4), np.repeat([1.0, 1.0, 4.0, 4.0], 6)
     p = np.repeat([0.0, 0.8, 0.0, 0.8], 6) * n
-    compute = prefill.prefill_seconds(n, p, **TRUE) * calibration.concurrency_factor(c, n - p, 8192)
+    waiting = calibration.concurrency_factor(c, n - p, 8192)
+    compute = TRUE["constant"] + waiting * (prefill.prefill_seconds(n, p, **TRUE) - TRUE["constant"])
     fetch = (p > 0) * transfer.transfer_seconds(1e5 * p, latency=0.02, bandwidth=10e9) * (c + 1) / 2
     fitted = calibration.restore_fit(n, p, 1e5 * p, compute + fetch, concurrency=c)
     np.testing.assert_allclose(fitted[:3], list(TRUE.values()), rtol=1e-3)
