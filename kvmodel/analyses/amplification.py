@@ -20,6 +20,7 @@ from kvmodel.system.case import Case
 from kvmodel.tiers.nvme import Nvme
 
 PAGE = 4096.0  # bytes the flash translation layer of a drive maps as one, where its sheet does not say otherwise
+SELDOM = 1e-9  # tokens per second of what is as good as never written
 MANY = 1e6  # objects in a bucket of a store that compacts: blocks are small against its files
 FIFO = "FIFO reclaim, which greedy reclaim meets for erase units of many pages"
 
@@ -70,7 +71,7 @@ def classes_of(case: Case, load: Load, tier: str, written: Mapping[str, Any]) ->
     prefixes = [name for name in written if name in case.prefixes]
     held = {}
     for name in prefixes:
-        tenants = max(np.max(np.asarray(t.sessions.tenants)) for t in load.traffic if t.prefix_name == name)
+        tenants = max(np.max(np.asarray(t.sessions.namespaces)) for t in load.traffic if t.prefix_name == name)
         held[name] = np.minimum(
             case.prefixes[name].variants * tenants * np.asarray(case.prefixes[name].tokens, float), 0.5 * room
         )
@@ -85,14 +86,14 @@ def classes_of(case: Case, load: Load, tier: str, written: Mapping[str, Any]) ->
         use.append(np.maximum(t.sessions.gap_law.restricted_mean(longest), 1e-9) / (1 - np.minimum(going, 1 - 1e-9)))
     idle = np.maximum(left - sum(r * p * m for r, p, m in zip(rates, again, use, strict=True)), 0.0) / sum(rates)
     space = [r * (p * m + idle) for r, p, m in zip(rates, again, use, strict=True)]
-    writes = [*rates, *(np.maximum(written[name], 0.0) for name in prefixes)]
+    writes = [*rates, *(np.maximum(written[name], SELDOM) for name in prefixes)]
     stacked = [
         np.stack(np.broadcast_arrays(*part))
         for part in (
             [w / sum(writes) for w in writes],
             [*space, *(held[name] for name in prefixes)],
             [*again, *(np.ones(()) for _ in prefixes)],
-            [*use, *(np.full((), 1e12) for _ in prefixes)],
+            [*use, *(held[name] / np.maximum(written[name], SELDOM) for name in prefixes)],
         )
     ]
     return Classes(stacked[0], stacked[1] / np.sum(stacked[1], axis=0), stacked[2], stacked[3], idle)

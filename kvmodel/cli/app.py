@@ -13,12 +13,14 @@ import typer
 
 from kvmodel.cli.breakeven import breakeven_command
 from kvmodel.cli.calibrate import calibrate_app
+from kvmodel.cli.endurance import endurance_command
 from kvmodel.cli.evaluate import evaluate_command
 from kvmodel.cli.exit_status import ExitStatus
 from kvmodel.cli.fit import fit_command
 from kvmodel.cli.new import new_command
 from kvmodel.cli.plan import plan_command
 from kvmodel.cli.presets import presets_app
+from kvmodel.cli.retention import retention_command
 from kvmodel.cli.schema import schema_command
 from kvmodel.cli.size import size_command
 from kvmodel.cli.trace import trace_command
@@ -37,6 +39,8 @@ app.command("plan")(plan_command)
 app.command("validate")(validate_command)
 app.command("size")(size_command)
 app.command("breakeven")(breakeven_command)
+app.command("endurance")(endurance_command)
+app.command("retention")(retention_command)
 app.add_typer(calibrate_app, name="calibrate")
 app.command("trace")(trace_command)
 app.command("fit")(fit_command)
