@@ -88,21 +88,40 @@ class FetchTerms:
 
 def fetch_terms(case: Case, tier: str) -> FetchTerms:
     """The path of a storage tier to the GPUs of one instance."""
-    record, gpu, tp = case.tiers[tier], case.deployment.gpu, np.asarray(case.deployment.tensor_parallel, float)
+    record = case.tiers[tier]
     if record.read_bandwidth is None:
         raise MissingNumberError(f"tiers.{tier}.read_bandwidth is not given; it is needed to time a fetch")
-    if gpu.host_link is None:
-        raise MissingNumberError("deployment.gpu.host_link is not given; it is needed to time a fetch")
     devices = np.asarray(record.read_bandwidth, float) * record.count * record.efficiency
-    link = np.asarray(gpu.host_link, float) * tp
-    bandwidth = np.minimum(devices, link)
+    links, latency = _hops(case, tier)
+    every = np.stack(np.broadcast_arrays(devices, *links))
+    slowest, in_turn = transfer.path_bandwidth(bandwidth=every), 1.0 / np.sum(1.0 / every, axis=0)
+    wire = slowest if record.pipelined else in_turn
+    bandwidth = wire if record.decode_rate is None else transfer.compressed_bandwidth(
+        bandwidth=wire, ratio=1.0 / record.storage_amplification, decode_rate=record.decode_rate
+    ) * record.storage_amplification
     each = moved_bytes_per_token(case, tier)
-    copies = 0.0 if record.largest_transfer is None else each / np.asarray(record.largest_transfer, float)
+    piece = 0.0 if record.largest_transfer is None else np.asarray(record.largest_transfer, float)
+    fixed = np.asarray(record.lookup, float) + record.latency + latency
+    if record.pipelined:
+        fixed = fixed + piece * (1.0 / in_turn - 1.0 / slowest)  # every other hop adds one piece
+    copies = 0.0 if record.largest_transfer is None else each / piece
     per_token = transfer.transfer_seconds(
         each, latency=0.0, bandwidth=bandwidth, copies=copies, seconds_per_copy=record.seconds_per_copy,
         conversion_seconds_per_byte=record.conversion)
-    return FetchTerms(np.asarray(record.lookup, float) + record.latency, per_token, np.asarray(record.hidden, float),
-                      bandwidth, devices, link, each)
+    return FetchTerms(fixed, per_token, np.asarray(record.hidden, float), bandwidth, devices,
+                      transfer.path_bandwidth(bandwidth=np.stack(np.broadcast_arrays(*links))), each)
+
+
+def _hops(case: Case, tier: str) -> tuple[list[Any], Any]:
+    """Bandwidths an instance has on each hop of the tier's path, and their latencies together."""
+    gpu, tp = case.deployment.gpu, np.asarray(case.deployment.tensor_parallel, float)
+    path = case.tiers[tier].path
+    if not path:
+        if gpu.host_link is None:
+            raise MissingNumberError("deployment.gpu.host_link is not given; it is needed to time a fetch")
+        return [np.asarray(gpu.host_link, float) * tp], 0.0
+    each = [np.asarray(hop.bandwidth, float) * (tp if hop.per_gpu else 1.0) / hop.sharers for hop in path]
+    return each, sum(np.asarray(hop.latency, float) for hop in path)
 
 
 def break_even_tokens(terms: PrefillTerms, fetch: FetchTerms, wait: Any = 0.0) -> Any:

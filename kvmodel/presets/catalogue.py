@@ -17,7 +17,7 @@ import yaml
 
 from kvmodel.errors import PresetError, nearest
 
-FAMILIES = ("llms", "gpus", "drives", "tiers", "prices")
+FAMILIES = ("llms", "gpus", "drives", "tiers", "paths", "prices")
 BASES = ("datasheet", "published", "measured", "derived", "assumed")
 
 _CERTIFICATE = {"value", "basis", "source", "note"}

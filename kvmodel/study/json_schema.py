@@ -43,7 +43,7 @@ def schema(name: str) -> dict[str, Any]:
 
 def _allow_presets(body: dict[str, Any]) -> None:
     """Where a preset may supply fields, none of them is required in the file itself."""
-    records = {"model": "Llm", "deployment.gpu": "Gpu", "prices": "Prices"}
+    records = {"model": "Llm", "deployment.gpu": "Gpu", "prices": "Prices", "tiers.*.path.*": "Hop"}
     for place in PRESET_PLACES:
         for name, definition in body["$defs"].items():
             is_tier = place == "tiers.*" and "host_addressable" in definition.get("properties", {})

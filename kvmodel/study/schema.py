@@ -14,6 +14,7 @@ PRESET_PLACES = {
     "model": "llms",
     "deployment.gpu": "gpus",
     "tiers.*": "tiers",
+    "tiers.*.path.*": "paths",
     "prices": "prices",
 }
 # Keys of a study that are not part of a case.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from kvmodel.quantity import Bandwidth, Bytes, Fraction, Power, Quantity, Record, Seconds
+from kvmodel.tiers.path import Hop
 
 Count = Annotated[Any, Quantity("", ge=1, le=1e6)]
 
@@ -31,6 +32,10 @@ class StorageTier(Record):
     """Line rate per direction, for the record; no result uses it."""
     efficiency: Annotated[Any, Quantity("", gt=0, le=1)] = 1.0
     """Derating of the stated bandwidths by software, kept apart from the fact."""
+    path: tuple[Hop, ...] = ()
+    """Hops from the devices to the GPUs' memory, in order; in place of the GPU's own host link."""
+    pipelined: bool = True
+    """Hops pass on pieces of the largest transfer; otherwise each holds all bytes before the next starts."""
     latency: Seconds = 0.0
     """First byte of the device."""
     lookup: Seconds = 0.0
@@ -45,6 +50,10 @@ class StorageTier(Record):
     """Share of the transfer that layer-wise loading hides behind computation."""
     storage_amplification: Annotated[Any, Quantity("", gt=0, le=1e3)] = 1.0
     """Bytes this tier stores per logical byte (its layout, padding, copies; below 1 when compressed)."""
+    decode_rate: Bandwidth | None = None
+    """Uncompressed bytes per second at which compressed KV is unpacked, while it arrives; empty: not compressed."""
+    quality_cost: str | None = None
+    """What a lossy encoding costs in answers, as its source states it; for the record, no result uses it."""
 
     host_addressable: bool
     """The host can load and store in it."""
