@@ -9,7 +9,7 @@ before; that gain is left out, so reuse under a rule is a lower bound and its wr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,8 @@ from kvmodel.system.case import Case
 
 MOST_USES = 8  # a default of eight uses has been shipped, under which nothing was ever written
 LONGEST = 64.0  # times the mean context: the longest prefix length looked at as a threshold
-BISECTIONS = 50
+BISECTIONS = 40
+ROUNDS = 30
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,23 @@ def flows(
     for name in case.prefixes:
         if name in load.opportunity:
             upto = index + 1 if inclusive else index
-            written[name] = np.maximum(load.opportunity[name] - load.resident[name][:upto].sum(axis=0), 0.0)
+            missed = load.opportunity[name] - load.resident[name][:upto].sum(axis=0)
+            written[name] = np.maximum(missed, 0.0) + _heads_lost(load, name, index, admitted, stated)
     return written
+
+
+def _heads_lost(
+    load: Load, name: str, index: int, admitted: Mapping[str, Admitted], stated: Mapping[str, Admitted]
+) -> Any:
+    """Shared-prefix tokens per second that went with contexts which the rule no longer admits, and are held nowhere."""
+    lost: Any = 0.0
+    for t in load.traffic:
+        if t.prefix_name == name:
+            turns = t.arrivals * t.returns * load.residency.private[t.name][index]
+            refused = 1 - _share(admitted[t.name].served, stated[t.name].served)
+            head = t.prefix_opportunity / (1 + t.returns)
+            lost = lost + turns * refused * head * (1 - load.residency.prefix[t.name].sum(axis=0))
+    return lost
 
 
 def rewrites(t: Traffic) -> Any:
@@ -125,6 +141,9 @@ def timely_under(load: Load, tier: str, admitted: Mapping[str, Admitted], stated
     total = sum(found.sum(axis=0) for found in load.timely.values())
     for t in load.traffic:
         total = total - load.timely[t.name][index] * (1 - _share(admitted[t.name].served, stated[t.name].served))
+    for name in dict.fromkeys(t.prefix_name for t in load.traffic if t.prefix_name):
+        in_time = _share(load.timely[name][index], load.resident[name][index])
+        total = total - in_time * _heads_lost(load, name, index, admitted, stated)
     return total / load.prompt_rate
 
 
@@ -143,22 +162,24 @@ class Fit:
 
 def everything(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic]) -> Load:
     """The load when all is admitted: what rules are held against."""
-    return load_of(_with(case, Admission()), tiers, traffic)
+    return load_of(with_rule(case, Admission()), tiers, traffic)
 
 
-def _with(case: Case, rule: Admission) -> Case:
+def with_rule(case: Case, rule: Admission) -> Case:
+    """The case under another rule of admission."""
     return case.model_copy(update={"policy": case.policy.model_copy(update={"admission": rule})})
 
 
-def fits(case: Case, load: Load, tier: str, budget: Any, write_rate: Any) -> list[Fit]:
-    """Rules of each kind that just fit a budget [B/s], from a `load` under which everything is admitted.
+# Host bytes per second of a flow of tokens by population, and the budget, which moves with the mix of what is written.
+Judge = Callable[[Mapping[str, Any]], tuple[Any, Any]]
 
-    write_rate: function from tokens written, by population, to host bytes per second of the tier.
-    """
+
+def fits(case: Case, load: Load, tier: str, judge: Judge) -> list[Fit]:
+    """The rule of each kind that just fits the budget, from a `load` under which everything is admitted."""
     stated = under_rule(Admission(), load.traffic)
 
     def outcome(name: str, threshold: Any, admitted: Mapping[str, Admitted]) -> Fit:
-        rate = write_rate(flows(case, load, tier, admitted, stated))
+        rate, budget = judge(flows(case, load, tier, admitted, stated))
         return Fit(
             name,
             np.where(rate <= budget * (1 + 1e-9), threshold, np.nan),
@@ -166,83 +187,77 @@ def fits(case: Case, load: Load, tier: str, budget: Any, write_rate: Any) -> lis
             timely_under(load, tier, admitted, stated),
         )
 
-    found = [_coin(case, load, tier, budget, write_rate, outcome)]
-    uses = _fewest_uses(case, load, tier, budget, write_rate, stated)
-    found.append(outcome("uses", float(uses), {t.name: after_uses(t, uses) for t in load.traffic}))
-    low, high = 0.0, LONGEST * max(np.max(t.context.mean + t.prefix_tokens) for t in load.traffic)
-    low, high = low + 0 * np.asarray(budget), high + 0 * np.asarray(budget)
-    for _ in range(BISECTIONS):
-        middle = 0.5 * (low + high)
-        rate = write_rate(flows(case, load, tier, {t.name: beyond_length(t, middle) for t in load.traffic}, stated))
-        low, high = np.where(rate > budget, middle, low), np.where(rate > budget, high, middle)
-    already = write_rate(flows(case, load, tier, stated, stated)) <= budget
-    found.append(
-        outcome(
-            "minimum_tokens",
-            np.where(already, 0.0, high),
-            {t.name: beyond_length(t, np.where(already, 0.0, high)) for t in load.traffic},
-        )
+    def searched(name: str, rule: Callable[[Traffic, Any], Admitted], stricter: Any, laxer: Any) -> Fit:
+        """Bisection between a threshold that admits least and one that admits all."""
+
+        def all_of(x: Any) -> dict[str, Admitted]:
+            return {t.name: rule(t, x) for t in load.traffic}
+
+        rate, budget = judge(flows(case, load, tier, all_of(laxer), stated))
+        enough = rate <= budget
+        strict, lax = (x + 0.0 * rate for x in (stricter, laxer))
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (strict + lax)
+            rate, budget = judge(flows(case, load, tier, all_of(middle), stated))
+            fit = rate <= budget
+            strict, lax = np.where(fit, middle, strict), np.where(fit, lax, middle)
+        chosen = np.where(enough, laxer, strict)
+        return outcome(name, chosen, all_of(chosen))
+
+    longest = LONGEST * max(float(np.max(t.context.mean + t.prefix_tokens)) for t in load.traffic)
+    uses = next(
+        (
+            k
+            for k in range(1, MOST_USES)
+            if np.all(
+                np.less_equal(*judge(flows(case, load, tier, {t.name: after_uses(t, k) for t in load.traffic}, stated)))
+            )
+        ),
+        MOST_USES,
     )
-    found.append(_by_value(case, load, tier, budget, write_rate, stated))
-    return found
+    return [
+        searched("probability", lambda t, p: Admitted(p, p), 0.0, 1.0),
+        outcome("uses", float(uses), {t.name: after_uses(t, uses) for t in load.traffic}),
+        searched("minimum_tokens", beyond_length, longest, 0.0),
+        _by_value(case, load, tier, judge, stated),
+    ]
 
 
-def _coin(case: Case, load: Load, tier: str, budget: Any, write_rate: Any, outcome: Any) -> Fit:
-    """Closed loop: rejecting changes what is recomputed, and so the writes; each try works the study out again."""
-    everywhere = under_rule(Admission(), load.traffic)
-    shared = {
-        name: flow for name, flow in flows(case, load, tier, everywhere, everywhere).items() if name in case.prefixes
-    }
-    fixed = write_rate(shared) if shared else 0.0  # shared prefixes are always admitted
-    p: Any = np.ones(())
-    for _ in range(3):
-        rule = Admission(probability=np.clip(p, 0.0, 1.0))
-        now = load if np.all(p == 1) else load_of(_with(case, rule), load.tiers, load.traffic)
-        part = under_rule(rule, load.traffic)
-        rate = write_rate(flows(case, now, tier, part, part)) - fixed
-        p = np.minimum(p * np.maximum(budget - fixed, 0.0) / np.maximum(rate, 1e-300), 1.0)
-    return outcome("probability", p, {t.name: Admitted(p, p) for t in load.traffic})
-
-
-def _fewest_uses(
-    case: Case, load: Load, tier: str, budget: Any, write_rate: Any, stated: Mapping[str, Admitted]
-) -> int:
-    """The smallest number of uses that fits at every point of the study; the most looked at when none does."""
-    for k in range(1, MOST_USES):
-        if np.all(
-            write_rate(flows(case, load, tier, {t.name: after_uses(t, k) for t in load.traffic}, stated)) <= budget
-        ):
-            return k
-    return MOST_USES
-
-
-def _by_value(case: Case, load: Load, tier: str, budget: Any, write_rate: Any, stated: Mapping[str, Admitted]) -> Fit:
+def _by_value(case: Case, load: Load, tier: str, judge: Judge, stated: Mapping[str, Admitted]) -> Fit:
     """Classes of context admitted by falling value per byte written until the budget is full (fractional knapsack)."""
     terms, path = timing.prefill_terms(case), timing.fetch_terms(case, tier)
-    price = gpu_second(case)
+    price, per_token = gpu_second(case), case.model.growing_bytes_per_token
     index = load.tiers.index(tier)
-    per_token = case.model.growing_bytes_per_token
     flow = flows(case, load, tier, stated, stated)
-    scores, rates, names, shares = [], [], [], []
+    scores, weights, rates, names = [], [], [], []
     for t in load.traffic:
         size, share = (in_front(part, case.axes) for part in size_classes(t.context))
         prefix = size + t.prefix_tokens
         reads = load.resident[t.name][index] / np.maximum(flow[t.name], 1e-300)  # tokens served per token written
         scores.append(rules.value_per_byte(reads, terms.saved(prefix), path.seconds(prefix), price, prefix * per_token))
-        weight = share * size / np.sum(share * size, axis=0)
-        rates.append(weight * write_rate({t.name: flow[t.name]}))
+        weights.append(share * size / np.sum(share * size, axis=0))
+        rates.append(weights[-1] * flow[t.name])
         names += [t.name] * len(size)
-        shares.append(weight)
-    shape = np.broadcast_shapes(*(np.shape(x) for x in (*scores, *rates, *shares)), (1, *np.shape(budget)))
-    stacked = [np.concatenate([np.broadcast_to(x, (len(x), *shape[1:])) for x in xs]) for xs in (scores, rates, shares)]
-    shared = {name: rate for name, rate in flow.items() if name in case.prefixes}
-    fixed = write_rate(shared) if shared else 0.0
-    share = rules.admitted_share(stacked[0], stacked[1], np.maximum(budget - fixed, 0.0))
+    shape = np.broadcast_shapes(*(np.shape(x) for x in (*scores, *rates)))
+    score, weight, rate = (
+        np.concatenate([np.broadcast_to(x, (len(x), *shape[1:])) for x in xs]) for xs in (scores, weights, rates)
+    )
     label = np.array(names)
-    admitted = {t.name: Admitted(*(np.sum((share * stacked[2])[label == t.name], axis=0),) * 2) for t in load.traffic}
-    least = np.min(np.where(share > 0, stacked[0], np.inf), axis=0)
+    room = np.sum(rate, axis=0)
+    for _ in range(ROUNDS):  # refusing contexts loses shared prefixes and moves the budget, which leaves less room
+        share = rules.admitted_share(score, rate, room)
+        admitted = {t.name: Admitted(*(np.sum((share * weight)[label == t.name], axis=0),) * 2) for t in load.traffic}
+        written = flows(case, load, tier, admitted, stated)
+        host, budget = judge(written)
+        own = sum(written[t.name] for t in load.traffic)
+        each = host / np.maximum(sum(written.values()), 1e-300)  # host bytes per token
+        room = np.where(host > budget, np.maximum(own - (host - budget) / each, 0.0) * (1 - 1e-7), room)
+    least = np.min(np.where(share > 0, score, np.inf), axis=0)
     return Fit(
-        "value_per_byte", least, fixed + np.sum(share * stacked[1], axis=0), timely_under(load, tier, admitted, stated)
+        "value_per_byte",
+        np.where(host <= budget * (1 + 1e-6), least, np.nan),
+        host,
+        timely_under(load, tier, admitted, stated),
     )
 
 

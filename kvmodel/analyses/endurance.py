@@ -122,7 +122,7 @@ def _answers(case: Case, load: Load, tier: str, target: Any) -> Iterator[Answer]
     )
     yield from _rating_needed(record, wear, target, tier)
     yield from _price(case, load, tier, wear)
-    yield from _rules(case, load, tier, wear)
+    yield from _rules(case, load, tier, wear, target)
 
 
 def _flow(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[str, Any]) -> Iterator[Answer]:
@@ -282,13 +282,19 @@ def _given(price: Any) -> Any:
     return price
 
 
-def _rules(case: Case, load: Load, tier: str, wear: Wear) -> Iterator[Answer]:
+def _rules(case: Case, load: Load, tier: str, wear: Wear, target: Any) -> Iterator[Answer]:
     """Admission rules that fit the budget, held against admitting everything."""
     whole = everything(case, load.tiers, load.traffic)
     all_in = under_rule(Admission(), load.traffic)
+    record = wearing_tiers(case)[tier]
+
+    def judge(tokens: Mapping[str, Any]) -> tuple[Any, Any]:
+        found = amplification_of(case, whole, tier, tokens)
+        return host_bytes(case, whole, tier, tokens), record.count * endurance.write_budget(
+            target, rating_of(record, tier), found.rated, found.ours
+        )
+
     written = flows(case, whole, tier, all_in, all_in)
-    found = amplification_of(case, whole, tier, written)
-    budget = wear.budget * wear.amplification / found.ours
     most = timely_under(whole, tier, all_in, all_in)
     yield Answer(
         "admission.everything.write_rate",
@@ -298,7 +304,7 @@ def _rules(case: Case, load: Load, tier: str, wear: Wear) -> Iterator[Answer]:
         tier=tier,
     )
     yield Answer("admission.everything.timely", most, "", "effective reuse when everything is admitted", tier=tier)
-    for fit in fits(case, whole, tier, budget, lambda tokens: host_bytes(case, whole, tier, tokens)):
+    for fit in fits(case, whole, tier, judge):
         unit, said = RULES[fit.rule]
         flags = () if np.any(np.isfinite(fit.threshold)) else ("no value of this rule fits the budget",)
         name = f"admission.{fit.rule}"
