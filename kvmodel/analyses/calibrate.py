@@ -14,6 +14,8 @@ import numpy as np
 from kvmodel.errors import KvmodelError
 from kvmodel.formulas import calibration
 
+FLAT = 1e-6  # growth over all sizes, as a share of the shortest time, below which there is none
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -44,7 +46,8 @@ def prefill(points: Mapping[str, Sequence[float]]) -> Calibration:
     notes = []
     if min(points["concurrency"]) > 1:
         notes.append("no point at concurrency 1: the terms rest on how simultaneous prompts are assumed to wait")
-    if found.linear == 0 and found.attention == 0:
+    longest = max(points["tokens"])
+    if longest * (found.linear + found.attention * longest) < FLAT * min(points["seconds"]):
         raise KvmodelError("the times do not grow with the tokens: there is no prefill in these points")
     fields = {
         "constant": (float(found.constant), "s"),
@@ -59,7 +62,7 @@ def transfer(points: Mapping[str, Sequence[float]]) -> Calibration:
     if len(set(zip(points["bytes"], points["block_bytes"], strict=True))) < 2:
         raise KvmodelError("one size of transfer only: latency and bandwidth need at least two")
     found = calibration.transfer_fit(points["bytes"], points["seconds"], block_bytes=points["block_bytes"])
-    if not np.isfinite(found.bandwidth):
+    if max(points["bytes"]) / found.bandwidth < FLAT * min(points["seconds"]):
         raise KvmodelError("the times do not grow with the bytes: these points say nothing of the bandwidth")
     blocks = [b for b in set(points["block_bytes"]) if np.isfinite(b)]
     fields: dict[str, tuple[float, str]] = {

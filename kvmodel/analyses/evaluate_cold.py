@@ -86,7 +86,7 @@ def _ttft(case: Case, model: Llm, rates: Rates, number_format: str, constant: fl
         return alone * float(calibration.concurrency_factor(load, n, STEP_TOKENS))
     step = _step(case, model, rates, number_format, load)
     busy = 1.5 * step if load > 1 else 0.0  # half of the step under way, and sharing the next
-    return float(queueing.stalled_mean_sojourn(load, alone, case["tokens_out"] * step)) + busy
+    return float(queueing.slowed_mean_sojourn(load, alone, case["tokens_out"] * step)) + busy
 
 
 def _terms(model: Llm, rates: Rates, ranks: float, slower: float) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvmodel.formulas import breakeven, decode, prefill, queueing, transfer
@@ -294,8 +294,8 @@ def test_serial_split_is_the_minimum_of_its_cost(per_token, linear, attention):
     best = breakeven.compute_then_fetch_split(n, per_token=per_token, linear=linear, attention=attention)
     assert cost(best) <= cost(np.linspace(0, n, 1001)).min() * (1 + 1e-12)
     position = breakeven.break_even_position(per_token=per_token, linear=linear, attention=attention)
-    assume(0 < position < n)
-    assert linear + 2 * attention * position == pytest.approx(per_token)
+    if 0 < position < n:
+        assert linear + 2 * attention * position == pytest.approx(per_token)
 
 
 def test_arrays_equal_scalars():
@@ -308,3 +308,29 @@ def test_arrays_equal_scalars():
         one = dict(fixed=fixed[r, 0], per_token=per_token[c], **terms)
         assert value == breakeven.break_even_tokens(**one)
         assert (q[r, c], seconds[r, c]) == breakeven.parallel_split(8192, constant=0.01, **one)
+
+
+@given(
+    fixed=st.floats(1e-6, 10), per_token=st.floats(1e-7, 1e-2), linear=st.floats(1e-7, 1e-2),
+    attention=st.floats(1e-12, 1e-7),
+)
+def test_search_finds_the_closed_root(fixed, per_token, linear, attention):
+    """`break_even_where` of the plain gain is `break_even_tokens`, up to its resolution and its longest prefix."""
+
+    def gain(p):
+        return linear * p + attention * p * p - fixed - per_token * p
+
+    said = breakeven.break_even_where(gain, 0.0)
+    root = breakeven.break_even_tokens(fixed=fixed, per_token=per_token, linear=linear, attention=attention)
+    if root <= 2.0**30:
+        np.testing.assert_allclose(said, root, rtol=1e-6)
+    else:
+        assert said == np.inf
+
+
+def test_search_at_its_ends():
+    assert breakeven.break_even_where(lambda p: p + 1.0, 0.0) == 0
+    assert breakeven.break_even_where(lambda p: -1.0 - p, 0.0) == np.inf
+    assert breakeven.break_even_where(lambda p: p * np.nan, 0.0) == np.inf
+    load = np.array([1.0, 2.0])
+    np.testing.assert_allclose(breakeven.break_even_where(lambda p: load * p - 6.0, load), [6, 3])

@@ -97,3 +97,15 @@ def test_arrays_equal_scalars():
     assert whole.shape == (2, 3)
     for (r, c), value in np.ndenumerate(whole):
         assert value == prefill.prefill_seconds(n[r, 0], p[c], **dict(terms, linear=terms["linear"][c]))
+
+
+def test_activation_traffic_by_hand():
+    """80 layers x 8192 x 2 B x (8 + 13/2) over 2.68e12 B/s; one rank moves all, many ranks the replicated part."""
+    said = prefill.activation_seconds_per_token(layers=80, hidden_size=8192, tensor_parallel=2, bandwidth=2.68e12)
+    assert said == pytest.approx(80 * 8192 * 2 * 14.5 / 2.68e12)
+    many = prefill.activation_seconds_per_token(layers=80, hidden_size=8192, tensor_parallel=1e12, bandwidth=2.68e12)
+    assert many == pytest.approx(80 * 8192 * 2 * 8 / 2.68e12)
+    ranks = np.array([1.0, 2, 4, 8])
+    each = prefill.activation_seconds_per_token(layers=80, hidden_size=8192, tensor_parallel=ranks, bandwidth=2.68e12)
+    assert np.all(np.diff(each) < 0) and each[1] == said
+    assert prefill.activation_seconds_per_token(layers=1, hidden_size=1, tensor_parallel=1, bandwidth=np.inf) == 0

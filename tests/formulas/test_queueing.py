@@ -354,3 +354,28 @@ def test_arrays_equal_scalars():
     assert queueing.priority_mean_wait(
         np.full((3, 2, 4), 0.1), np.ones((3, 1, 1)), np.ones((3, 1, 1))
     ).shape == (3, 2, 4)
+
+
+@given(n=st.integers(1, 30), s=SECONDS, z=st.floats(1e-3, 1e3))
+def test_slowed_loop_gives_thinking_what_service_leaves(n, s, z):
+    """At the solution thinking takes z / (1 - u) and u is the share of time in service; alone nobody waits."""
+    said = queueing.slowed_mean_sojourn(n, s, z)
+    assert said >= queueing.closed_mean_sojourn(n, s, z / 1e-12, 0.0) * (1 - 1e-9)
+    assert said <= queueing.closed_mean_sojourn(n, s, z, 0.0) * (1 + 1e-9)
+    assert queueing.slowed_mean_sojourn(1, s, z) == pytest.approx(s)
+
+
+def test_closed_queue_with_constant_service_by_simulation():
+    """Three customers, S = 1 constant, think exponential of mean 2: 200,000 cycles with a seed, five blocks."""
+    rng = np.random.default_rng(1)
+    ready, free, waits = list(rng.exponential(2.0, 3)), 0.0, []
+    for _ in range(200_000):
+        first = int(np.argmin(ready))
+        free = max(free, ready[first]) + 1.0
+        waits.append(free - ready[first])
+        ready[first] = free + rng.exponential(2.0)
+    blocks = np.array(waits).reshape(5, -1).mean(axis=1)
+    # the correction for the residual is an approximation, 11 % low here as its docstring says; without it: 13 % high
+    assert blocks.std() < 0.01
+    assert queueing.closed_mean_sojourn(3, 1.0, 2.0, 0.0) / blocks.mean() == pytest.approx(0.895, abs=0.01)
+    assert queueing.closed_mean_sojourn(3, 1.0, 2.0, 1.0) / blocks.mean() == pytest.approx(1.134, abs=0.01)
