@@ -114,6 +114,7 @@ def named(path: Path) -> str:
 
 
 every_file = pytest.mark.parametrize("path", FILES, ids=named)
+certified_files = pytest.mark.parametrize("path", [f for f in FILES if f.parent.name in FULLY_CERTIFIED], ids=named)
 gpu_files = pytest.mark.parametrize("path", [p for p in FILES if p.parent.name == "gpus"], ids=named)
 tier_files = pytest.mark.parametrize("path", [p for p in FILES if p.parent.name == "tiers"], ids=named)
 price_files = pytest.mark.parametrize("path", [p for p in FILES if p.parent.name == "prices"], ids=named)
@@ -171,10 +172,9 @@ def test_values_carry_a_unit_of_the_right_dimension(path: Path) -> None:
             assert not isinstance(value, str) or parses_as_something(value), f"{where}: {value!r}"
 
 
-@every_file
+@certified_files
 def test_no_number_without_a_certificate(path: Path) -> None:
-    if path.parent.name not in FULLY_CERTIFIED:
-        pytest.skip("counts such as layers are facts of the model's own file")
+    """Not of models: counts such as layers are facts of the model's own file."""
     for where, leaf in fields(read(path)):
         bare = isinstance(leaf, (int, float)) and not isinstance(leaf, bool)
         bare = bare or (isinstance(leaf, str) and parses_as_something(leaf))
@@ -229,11 +229,9 @@ def test_tier_states_kind_scope_and_the_four_abilities(path: Path) -> None:
 def test_effective_bandwidth_stays_below_the_line(path: Path) -> None:
     preset = read(path)
     line = base_value(preset, "tiers", "line_bandwidth")
-    if line is None:
-        pytest.skip("no line rate stated")
     for direction in ("read_bandwidth", "write_bandwidth"):
         effective = base_value(preset, "tiers", direction)
-        assert effective is None or effective < line, direction
+        assert effective is None or line is None or effective < line, direction
 
 
 @price_files
