@@ -20,6 +20,11 @@ from kvmodel.analyses.answer import Answer
 from kvmodel.formulas import breakeven, latency, transfer
 from kvmodel.system.case import Case
 
+COMPUTE_BOUND = 256.0  # tokens from which a prefill is bound by compute and the linear law holds; assumed
+SHORT = (
+    "a prefill of so few tokens is bound by reading the weights, a hit saves less than the law says: read it as short"
+)
+
 
 @dataclass(frozen=True)
 class Question:
@@ -47,6 +52,8 @@ class Restore:
     prefill: timing.PrefillTerms
     path: timing.FetchTerms
     question: Question
+    predicted: bool = False
+    """Whether prefill is predicted at an assumed efficiency, not measured."""
 
     @property
     def saved(self) -> Any:
@@ -89,7 +96,8 @@ class Restore:
 def restores(case: Case, question: Question) -> list[Restore]:
     """One per storage tier, fast to slow."""
     terms = timing.prefill_terms(case)
-    return [Restore(tier, terms, timing.fetch_terms(case, tier), question) for tier in case.storage_tiers]
+    predicted = case.deployment.prefill.mfu is not None
+    return [Restore(tier, terms, timing.fetch_terms(case, tier), question, predicted) for tier in case.storage_tiers]
 
 
 def evaluate(case: Case, question: Question) -> list[Answer]:
@@ -128,6 +136,15 @@ def _verdict(r: Restore) -> Iterator[Answer]:
         tier=r.tier,
         flags=() if np.all(wins) else ("refused: the path is too slow for this prefix",),
     )
+    factor = timing.ROOFLINE_FACTOR if r.predicted else 1.0
+    ends = [breakeven.fetch_wins(r.fetch, r.saved * f) == wins for f in (1.0 / factor, factor)]
+    yield Answer(
+        "breakeven.sure",
+        np.all(ends, axis=0).astype(float),
+        "",
+        f"1 where the verdict is the same with a prefill {factor:g} times as fast and as slow",
+        tier=r.tier,
+    )
     yield Answer(
         "path.bandwidth", r.path.bandwidth, "B/s", "of one restore: the smaller of devices and links", tier=r.tier
     )
@@ -148,12 +165,14 @@ def _verdict(r: Restore) -> Iterator[Answer]:
 
 
 def _thresholds(r: Restore) -> Iterator[Answer]:
+    shortest = timing.break_even_tokens(r.prefill, r.path)
     yield Answer(
         "breakeven.tokens",
-        timing.break_even_tokens(r.prefill, r.path),
+        shortest,
         "token",
         "shortest prefix worth fetching, idle path, nothing hidden",
         tier=r.tier,
+        flags=(SHORT,) if r.predicted and np.any((shortest > 0) & (shortest < COMPUTE_BOUND)) else (),
     )
     moved = r.path.bytes_per_token * np.asarray(r.question.prefix, float)
     yield Answer(

@@ -25,9 +25,9 @@ def evaluate(case: Case, context: Any, batch: Any = 1.0) -> list[Answer]:
 
     context: tokens each sequence attends to [tokens]; batch: sequences decoding together [1].
     """
-    start, slope = timing.decode_lines(case, context)
+    start, slope = timing.decode_lines(case, context, batch)
     in_hbm = np.max(start + slope * np.asarray(batch, float), axis=0)
-    without_kv, slope = timing.decode_lines(case, 0.0)
+    without_kv, slope = timing.decode_lines(case, 0.0, batch)
     rest = np.max(without_kv + slope * np.asarray(batch, float), axis=0)
     answers = [Answer("decode.step_in_hbm", in_hbm, "s", "time per output token, context in the GPUs' memory")]
     for tier in case.storage_tiers:

@@ -15,6 +15,8 @@ from kvmodel.errors import MissingNumberError
 from kvmodel.formulas import breakeven, decode, prefill, transfer
 from kvmodel.system.case import Case
 
+ROOFLINE_FACTOR = 2.0  # how far off a prefill at an assumed efficiency may be, either way; see docs/validation.md
+
 
 @dataclass(frozen=True)
 class PrefillTerms:
@@ -130,20 +132,30 @@ def break_even_tokens(terms: PrefillTerms, fetch: FetchTerms, wait: Any = 0.0) -
                                        linear=terms.linear, attention=terms.attention)
 
 
-def decode_lines(case: Case, context: Any) -> Any:
-    """Bounds of a decode step as lines in the batch, (2, 3) + A: memory, compute, launch."""
+def decode_lines(case: Case, context: Any, batch: Any = None) -> Any:
+    """Bounds of a decode step as lines in the batch, (2, 3) + A: memory, compute, launch.
+
+    batch: sequences for which a mixture of experts reads the experts they touch; None: all of them, as at the batches
+    of a loaded engine.
+    """
     model, deployment = case.model, case.deployment
     tp, speed = np.asarray(deployment.tensor_parallel, float), deployment.decode
     flops, _ = peak_flops(case)
-    weights = _weights_read(case)
     return decode.step_lines(
-        context, weight_bytes=weights, kv_bytes_per_token=tp * model.rank_growing_bytes_per_token(tp),
+        context, weight_bytes=_weights_read(case, batch),
+        kv_bytes_per_token=tp * model.rank_growing_bytes_per_token(tp),
         bandwidth=np.asarray(deployment.gpu.memory_bandwidth, float) * tp * speed.bandwidth_efficiency,
         active_parameters=model.flops_per_token / 2, flops=flops * speed.mfu,
         attention_width=model.attention_flops_per_token_squared, state_bytes=tp * model.fixed_bytes_per_sequence(tp),
         launch_floor=speed.launch_floor)
 
 
-def _weights_read(case: Case) -> Any:
-    """Weight bytes of one step. All of them: at the batches of a loaded engine a mixture of experts touches all."""
-    return np.asarray(case.model.weight_bytes, float)
+def _weights_read(case: Case, batch: Any) -> Any:
+    """Weight bytes of one step: all, or of a mixture of experts what a batch touches."""
+    model, everything = case.model, np.asarray(case.model.weight_bytes, float)
+    if batch is None or model.moe is None or model.active_parameters is None or model.parameters is None:
+        return everything
+    idle = 1.0 - model.moe.experts_per_token / model.moe.experts  # share of the experts one token leaves alone
+    experts = np.minimum(everything * (1.0 - model.active_parameters / model.parameters) / idle, everything)
+    return decode.weight_bytes_read(batch, shared_bytes=everything - experts, expert_bytes=experts,
+                                    experts=model.moe.experts, experts_per_token=model.moe.experts_per_token)

@@ -42,6 +42,8 @@ def summary_text(table: Table) -> str:
         _not_reuse(first),
     ):
         lines += ["", *block]
+    flags = dict.fromkeys(flag for row in first for flag in row.flags if not flag.startswith("refused"))
+    lines += ["", "Notes", *(f"  {flag}" for flag in flags)] if flags else []
     return "\n".join(lines) + "\n"
 
 

@@ -36,7 +36,8 @@ def tables(result: Mapping[str, Any], sources: Mapping[str, str]) -> list[str]:
     cases = result["cases"]
     answered = sum(case["predicted"] is not None for case in cases)
     return [f"{len(cases)} cases, {answered} predicted. Errors are |predicted / measured - 1|.", "",
-            *_bars(result["bars"]), "", *_summary(result["summary"]), "", f"Errors of {MISS:.0%} and more:", "", *_misses(cases, sources), "",
+            *_bars(result["bars"]), "", *_summary(result["summary"]), "",
+            f"Errors of {MISS:.0%} and more:", "", *_misses(cases, sources), "",
             "Refused:", "", *_refused(cases)]
 
 

@@ -8,6 +8,8 @@ from math import ceil, inf, isinf
 from kvmodel.results.table import Table, central
 from kvmodel.units import text
 
+UNSURE = " Prefill is predicted from an assumed efficiency, and a factor of two would turn this verdict."
+
 
 def sentences(table: Table) -> Iterator[str]:
     """One line per case and storage tier."""
@@ -15,7 +17,8 @@ def sentences(table: Table) -> Iterator[str]:
     for case in cases:
         rows = table.select(case=case)
         for row in rows.select(quantity="breakeven.fetch_wins"):
-            yield (f"[{case}] " if len(cases) > 1 else "") + _sentence(rows, row.tier)
+            unsure = "" if rows.value("breakeven.sure", tier=row.tier) == 1 else UNSURE
+            yield (f"[{case}] " if len(cases) > 1 else "") + _sentence(rows, row.tier) + unsure
 
 
 def _sentence(rows: Table, tier: str) -> str:

@@ -175,3 +175,22 @@ def test_a_million_in_a_second():
         return time.perf_counter() - start
 
     assert min(once() for _ in range(3)) < 1.0
+
+
+def test_a_predicted_prefill_says_when_its_error_could_turn_the_verdict():
+    """Recompute 1.5 times as long as the fetch: sure when measured, not at an assumed efficiency (factor 2)."""
+    case = case_of()
+    bandwidth = answers(case)["nvme", "breakeven.bandwidth"]
+    near = answers(case_of(tiers__nvme__read_bandwidth=1.5 * bandwidth, tiers__nvme__count=1))
+    assert near["nvme", "breakeven.fetch_wins"] == 1 and near["nvme", "breakeven.sure"] == 0
+    assert near["dram", "breakeven.sure"] == 1
+    table = breakeven_table(load_study(EXAMPLES / "slow_disk_hit" / "study.yaml").with_scenario("just_enough"))
+    assert table.value("breakeven.sure", tier="disk") == 1  # its prefill is measured
+
+
+def test_decode_of_few_sequences_reads_few_experts():
+    """Mixtral: 2 of 8 experts of each layer at batch 1; all at a large batch."""
+    case = case_of(model={"preset": "mixtral-8x7b-v0.1"})
+    one, many = (timing.decode_lines(case, 0.0, b)[0, 0] for b in (1.0, 1000.0))
+    assert many == pytest.approx(timing.decode_lines(case, 0.0)[0, 0])
+    assert one == pytest.approx(many * case.model.active_parameters / case.model.parameters, rel=1e-6)
