@@ -5,7 +5,7 @@ Question answered: by how much does the drive multiply what is written, mixed in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +27,10 @@ FIFO = "FIFO reclaim, which greedy reclaim meets for erase units of many pages"
 
 @dataclass(frozen=True)
 class Amplification:
-    """Amplification of our writes and of the rated ones, what else it could be, and what was assumed."""
+    """Amplification of our writes and of the rated ones, and what was assumed."""
 
     ours: Any
     rated: Any
-    variants: tuple[tuple[str, Any, str], ...]
-    """(name, value, what it is) of other ways of placing the same writes."""
     flags: tuple[str, ...]
 
 
@@ -107,7 +105,6 @@ def amplification_of(case: Case, load: Load, tier: str, written: Mapping[str, An
         return Amplification(
             np.asarray(record.amplification, float),
             random if random is not None else np.ones(()),
-            (),
             (*flags, *_unknown(random)),
         )
     if alpha is None:
@@ -115,19 +112,16 @@ def amplification_of(case: Case, load: Load, tier: str, written: Mapping[str, An
         return Amplification(
             _host_side(record) * both,
             both,
-            (),
             ("amplification unknown: our writes taken to wear as the rated pattern does",),
         )
     live = alpha / np.asarray(record.live_share, float)
-    variants = _variants(classes_of(case, load, tier, written), live)
-    chosen, said = _chosen(record, variants, live)
+    chosen, said = _chosen(record, live, lambda: classes_of(case, load, tier, written))
     if not np.all(wa.spare_valid(live)):
         flags += ("less than 1 % of spare: the steady-state formulas diverge",)
     ours = chosen * _host_side(record)
     return Amplification(
         ours,
         random if random is not None else np.ones(()),
-        tuple(variants.values()),
         (*flags, *said, *_unknown(random), *_fine_print(case, record, tier)),
     )
 
@@ -157,39 +151,52 @@ def _unknown(random: Any) -> tuple[str, ...]:
     return ("amplification inside the rating unknown, taken as 1: the lifetime is a lower bound",) * (random is None)
 
 
-def _variants(classes: Classes, alpha: Any) -> dict[str, tuple[str, Any, str]]:
-    r, s = classes.write_share, classes.space_share
-    alpha = np.asarray(alpha, float) + 0 * np.sum(r, axis=0)
-    values = {
-        "one_stream": (wa.shared_stream(alpha, r, s).amplification, "lifetimes mixed in one stream, freed at random"),
-        "separate_streams_by_size": (
-            wa.separate_streams_amplification(alpha, r, s, s),
-            "one stream per lifetime class, spare shared by size",
-        ),
-        "separate_streams": (
-            wa.best_spare_split(alpha, r, s).amplification,
-            "one stream per lifetime class, spare split in the best way",
-        ),
-        "least_recently_used": (
-            wa.idle_stream_amplification(alpha, r, classes.used_again, classes.in_use, classes.idle),
-            "lifetimes mixed in one stream, least recently used freed first",
-        ),
-        "in_log_order": (np.ones(np.shape(alpha)), "whole regions freed in the order written"),
-    }
-    return {name: (name, value, said) for name, (value, said) in values.items()}
+def placements(case: Case, load: Load, tier: str, written: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    """Amplification of the same writes under every placement: name -> (value, what it is); empty without a spare."""
+    _, alpha, _ = _rated(case.tiers[tier])
+    if alpha is None:
+        return {}
+    live = alpha / np.asarray(case.tiers[tier].live_share, float)
+    classes = classes_of(case, load, tier, written)
+    return {name: (law(live, classes), said) for name, (law, said) in PLACEMENTS.items()}
 
 
-def _chosen(record: Nvme, variants: Mapping[str, tuple[str, Any, str]], alpha: Any) -> tuple[Any, tuple[str, ...]]:
-    """The variant the tier's own fields describe."""
+# How data of several lifetimes is placed and freed -> its amplification, and what it is.
+PLACEMENTS: dict[str, tuple[Callable[[Any, Classes], Any], str]] = {
+    "one_stream": (
+        lambda alpha, c: wa.shared_stream(alpha, c.write_share, c.space_share).amplification,
+        "lifetimes mixed in one stream, freed at random",
+    ),
+    "separate_streams_by_size": (
+        lambda alpha, c: wa.separate_streams_amplification(alpha, c.write_share, c.space_share, c.space_share),
+        "one stream per lifetime class, spare shared by size",
+    ),
+    "separate_streams": (
+        lambda alpha, c: wa.best_spare_split(alpha, c.write_share, c.space_share).amplification,
+        "one stream per lifetime class, spare split in the best way",
+    ),
+    "least_recently_used": (
+        lambda alpha, c: wa.idle_stream_amplification(alpha, c.write_share, c.used_again, c.in_use, c.idle),
+        "lifetimes mixed in one stream, least recently used freed first",
+    ),
+    "in_log_order": (
+        lambda alpha, c: np.ones(np.broadcast_shapes(np.shape(alpha), np.shape(c.idle))),
+        "whole regions freed in the order written",
+    ),
+}
+
+
+def _chosen(record: Nvme, alpha: Any, classes: Callable[[], Classes]) -> tuple[Any, tuple[str, ...]]:
+    """The placement the tier's own fields describe."""
     if record.frees == "in_log_order":
-        return variants["in_log_order"][1], ("space is freed in log order: hits do not extend a life as under LRU",)
+        return np.ones(np.shape(alpha)), ("space is freed in log order: hits do not extend a life as under LRU",)
     if record.object_bytes is not None and record.erase_unit is not None:
         return _of_objects(record, alpha)
+    name = "least_recently_used" if record.frees == "least_recently_used" else "one_stream"
     if record.fdp:
         name = "separate_streams" if record.spare_split == "best" else "separate_streams_by_size"
-        return variants[name][1], (f"one handle per population, {variants[name][2].split(', ')[1]}; {FIFO}",)
-    name = "least_recently_used" if record.frees == "least_recently_used" else "one_stream"
-    return variants[name][1], (f"{variants[name][2]}; {FIFO}",)
+    law, said = PLACEMENTS[name]
+    return law(alpha, classes()), (f"{said}; {FIFO}",)
 
 
 def _of_objects(record: Nvme, alpha: Any) -> tuple[Any, tuple[str, ...]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from kvmodel.analyses import admission, capacity, cost, timing
 from kvmodel.analyses.admission import everything, fits, flows, timely_under, under_rule
-from kvmodel.analyses.amplification import Amplification, amplification_of, rating_of
+from kvmodel.analyses.amplification import amplification_of, placements, rating_of
 from kvmodel.analyses.answer import Answer
 from kvmodel.analyses.serving import Load
 from kvmodel.errors import MissingNumberError
@@ -103,7 +103,7 @@ def _answers(case: Case, load: Load, tier: str, target: Any) -> Iterator[Answer]
     stated = under_rule(case.policy.admission, load.traffic)
     written = flows(case, load, tier, stated, stated)
     yield from _flow(case, load, tier, wear, written)
-    yield from _device(case, amplification_of(case, load, tier, written), tier)
+    yield from _device(case, load, tier, wear, written)
     yield Answer("endurance.lifetime", wear.lifetime, "s", "time until the rated wear is used up", tier=tier)
     yield Answer(
         "endurance.write_budget",
@@ -198,17 +198,23 @@ def _busy_day(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[st
     return wear.write_rate * DAY + P99 * np.sqrt(spread)
 
 
-def _device(case: Case, found: Amplification, tier: str) -> Iterator[Answer]:
+def _device(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[str, Any]) -> Iterator[Answer]:
     yield Answer(
         "endurance.amplification",
-        found.ours,
+        wear.amplification,
         "",
         "flash bytes per host byte of these writes",
         tier=tier,
-        flags=found.flags,
+        flags=wear.flags,
     )
-    yield Answer("endurance.rated_amplification", found.rated, "", "amplification inside the drive's rating", tier=tier)
-    for name, value, said in found.variants:
+    yield Answer(
+        "endurance.rated_amplification",
+        wear.rated_amplification,
+        "",
+        "amplification inside the drive's rating",
+        tier=tier,
+    )
+    for name, (value, said) in placements(case, load, tier, written).items():
         yield Answer(f"endurance.amplification_{name}", value, "", said, tier=tier)
 
 
