@@ -39,8 +39,7 @@ class Goodput:
 def scaled(case: Case, factor: Any) -> Case:
     """The case with every session rate times `factor`, whose own axes lead."""
     workload = {
-        name: p.model_copy(update={"arrivals": np.asarray(p.arrivals, float) * factor}) if isinstance(p, Sessions) else p
-        for name, p in case.workload.items()
+        name: p.scaled(factor) if isinstance(p, Sessions) else p for name, p in case.workload.items()
     }
     return case.model_copy(update={"workload": workload})
 

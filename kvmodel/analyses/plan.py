@@ -14,7 +14,7 @@ import numpy as np
 from kvmodel.analyses import capacity, cost, endurance, goodput, timing
 from kvmodel.analyses.answer import Answer
 from kvmodel.analyses.serving import Load, load_of
-from kvmodel.analyses.traffic import traffic_of
+from kvmodel.analyses.traffic import Traffic, traffic_of
 from kvmodel.formulas.breakeven import break_even_bandwidth
 from kvmodel.system.case import Case
 from kvmodel.units import DAY
@@ -92,15 +92,25 @@ def _workload(case: Case, load: Load) -> Iterator[Answer]:
         yield Answer("workload.session_rate", t.arrivals, "/s", "sessions that start per second", population=t.name)
         yield Answer("workload.turn_rate", t.turn_rate, "/s", "turns per second", population=t.name)
         yield Answer("workload.returning_context", t.context.mean, "token",
-                  "mean private context a returning turn finds, over returning turns", population=t.name)
+                     "mean private context a returning turn finds, over returning turns", population=t.name,
+                     flags=_beyond_the_model(case, t))
         yield Answer("working_set.paused", waiting * per_token, "B",
                   "mean bytes of contexts that wait and will come back (Little's law), one copy", population=t.name)
     yield Answer("working_set.active", load.active_tokens * case.deployment.instances * per_token, "B",
               "mean bytes of contexts being generated now, one copy")
     for name, prefix in case.prefixes.items():
-        tenants = max((np.max(np.asarray(t.sessions.tenants)) for t in load.traffic if t.prefix_name == name), default=1)
+        tenants = max((np.max(np.asarray(t.sessions.namespaces)) for t in load.traffic if t.prefix_name == name), default=1)
         yield Answer("working_set.shared_prefix", prefix.variants * tenants * np.asarray(prefix.tokens) * per_token, "B",
                   "bytes of all variants, one physical copy each per group that may share", population=name)
+
+
+def _beyond_the_model(case: Case, t: Traffic) -> tuple[str, ...]:
+    """A note when more than one returning turn in a hundred finds a context longer than the model accepts."""
+    if case.model.max_context is None:
+        return ()
+    beyond = float(np.max(t.context.survival(np.asarray(case.model.max_context, float) - t.prefix_tokens)))
+    return (f"{beyond:.0%} of the returning turns find a context beyond the model's {case.model.max_context:,.0f} tokens: "
+            "the study has no truncation or compaction",) if beyond > 0.01 else ()
 
 
 def _chain(arm: str, load: Load) -> Iterator[Answer]:

@@ -14,7 +14,9 @@ import numpy as np
 from kvmodel.analyses.capacity import fixed_tokens, hbm_pool, stored_bytes_per_token, tier_tokens
 from kvmodel.analyses.traffic import Traffic
 from kvmodel.formulas import laws, reuse
+from kvmodel.policies.eviction import eviction_rule
 from kvmodel.system.case import Case
+from kvmodel.workloads.day import levels
 
 TOUCH = {"tail_first": "reverse", "head_first": "forward"}  # which end is evicted first -> order of touching
 
@@ -32,33 +34,48 @@ class Residency:
     """Tokens each tier can hold for paused KV, axis 0 the tiers [tokens]."""
 
 
-def streams_of(case: Case, traffic: Sequence[Traffic], share: Any = 1.0) -> list[reuse.SessionStream]:
-    """The populations as streams into one cache; `share` of the sessions reach it (one of several instances)."""
+def streams_of(
+    case: Case, traffic: Sequence[Traffic], share: Any = 1.0, factor: Any = 1.0
+) -> list[reuse.SessionStream]:
+    """The populations as streams into one cache. `share` of the sessions reach it (one of several instances);
+    `factor`: rate over the mean rate, its own axes in front. Pinned prefixes are left out: they never compete."""
     extra = fixed_tokens(case)
     heads: dict[str, reuse.SharedPrefix] = {}
     streams = []
     retention = np.inf if case.policy.retention is None else np.asarray(case.policy.retention, float)
     for population in traffic:
         head = None
-        if population.prefix is not None:
+        if population.prefix is not None and population.prefix_name not in case.policy.pinned:
             head = heads.setdefault(population.prefix_name, _head(population))
+        agents = population.sessions.agents
         streams.append(reuse.SessionStream(
-            arrival_rate=population.arrivals * share,
+            arrival_rate=population.arrivals * share * (factor if population.sessions.day else 1.0),
             first=laws.Sum((population.first, laws.Constant(extra))),
             step=population.step,
             turns=population.sessions.turns_law,
             gap=population.sessions.gap_law,
             retention=retention,
             prefix=head,
+            agents=None if agents is None else np.asarray(agents, float) * share,
         ))
     return streams
 
 
 def _head(population: Traffic) -> reuse.SharedPrefix:
-    """The variants of a shared prefix; tenants that may not share have copies of their own."""
-    prefix, tenants = population.prefix, np.asarray(population.sessions.tenants, float)
+    """The variants of a shared prefix; groups that may not share have copies of their own."""
+    prefix, groups = population.prefix, population.sessions.namespaces
     one = reuse.SharedPrefix.zipf(prefix.tokens, prefix.variants, prefix.popularity.zipf)
-    return reuse.SharedPrefix(one.tokens, one.share / tenants, one.count * tenants)
+    return reuse.SharedPrefix(one.tokens, one.share / groups, one.count * groups)
+
+
+def pinned_tokens(case: Case, traffic: Sequence[Traffic]) -> dict[str, Any]:
+    """Tokens that each pinned prefix takes from every stack it is kept in, all its variants and copies [tokens]."""
+    held: dict[str, Any] = {}
+    for t in traffic:
+        if t.prefix is not None and t.prefix_name in case.policy.pinned:
+            copies = np.asarray(t.prefix.variants, float) * t.sessions.namespaces
+            held[t.prefix_name] = np.maximum(held.get(t.prefix_name, 0.0), copies * t.prefix_tokens)
+    return held
 
 
 def residency(case: Case, traffic: Sequence[Traffic], tiers: Sequence[str], active_tokens: Any,
@@ -82,7 +99,7 @@ def residency(case: Case, traffic: Sequence[Traffic], tiers: Sequence[str], acti
         total = tokens * instances if single else tokens
         stacked = stacked + total if case.policy.chain == "exclusive" else np.maximum(stacked, total)
         share, capacity = (1 / instances, stacked / instances) if single else (1.0, stacked)
-        found = _remembered(known, tier, capacity, lambda: _hit_shares(case, traffic, share, capacity))  # noqa: B023
+        found = _remembered(known, tier, capacity, lambda: hit_shares(case, traffic, share, capacity))  # noqa: B023
         admitted = _admitted(case, tier, traffic)
         for t in traffic:
             above = best[t.name]
@@ -119,12 +136,43 @@ def _own_tokens(case: Case, tier: str, active_tokens: Any) -> Any:
     return np.maximum(pool - active_tokens, 0.0)
 
 
-def _hit_shares(case: Case, traffic: Sequence[Traffic], share: Any, capacity: Any) -> dict[str, tuple[Any, Any]]:
-    """(private, prefix) share found within a stack of `capacity` tokens, by population."""
-    streams = streams_of(case, traffic, share)
-    hits = reuse.hit_tokens(streams, capacity, TOUCH[case.policy.touch])
-    return {t.name: (_ratio(hits.private[i], hits.reusable_private[i]), _ratio(hits.prefix[i], hits.reusable_prefix[i]))
-            for i, t in enumerate(traffic)}
+def hit_shares(case: Case, traffic: Sequence[Traffic], share: Any, capacity: Any, since: Any = np.inf
+               ) -> dict[str, tuple[Any, Any]]:
+    """(private, prefix) share found within a stack of `capacity` tokens, by population, when `share` of the sessions
+    reach it and it was empty `since` seconds ago.
+
+    Rates that change over the day are worked out level by level and averaged over sessions, never replaced by their
+    mean. Pinned prefixes always hit, as far as they fit, and leave the others what is left of the stack.
+    """
+    held = pinned_tokens(case, traffic)
+    pinned = sum(held.values())
+    kept = np.minimum(_ratio(capacity, pinned), 1.0) if held else np.ones(())
+    room = np.maximum(capacity - pinned, 0.0)
+    shares, factors = rate_levels(case)
+    ndim = max(case.axes, np.ndim(capacity))
+    leading = [np.stack(np.broadcast_arrays(*level)) for level in (shares, factors)]
+    time_share, factor = (level.reshape(level.shape[:1] + (1,) * (ndim - level.ndim + 1) + level.shape[1:])
+                          for level in leading)
+    rule, streams = eviction_rule(case.policy.eviction), streams_of(case, traffic, share, factor)
+    hits = rule(streams, room, TOUCH[case.policy.touch], since)
+    found = {}
+    for i, t in enumerate(traffic):
+        rate = t.arrivals * (factor if t.sessions.day else 1.0)
+        parts = [_ratio(*(_over_levels(value[i], rate, time_share) for value in pair))
+                 for pair in ((hits.private, hits.reusable_private), (hits.prefix, hits.reusable_prefix))]
+        found[t.name] = (parts[0], kept * np.ones_like(parts[1]) if t.prefix_name in held else parts[1])
+    return found
+
+
+def rate_levels(case: Case) -> tuple[list[Any], list[Any]]:
+    """Shares of the time and rates over the mean rate, level by level; one level where no day curve is given."""
+    return levels(next((p.day for p in case.sessions.values() if p.day), ()))
+
+
+def _over_levels(value: Any, rate: Any, share: Any) -> Any:
+    """Mean per session over the levels on axis 0; the value itself where there is one level."""
+    steady = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), np.shape(share)))
+    return reuse.over_rates(steady, np.broadcast_to(np.maximum(rate, 1e-300), steady.shape), share)
 
 
 def _ratio(part: Any, whole: Any) -> Any:

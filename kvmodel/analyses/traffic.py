@@ -33,8 +33,8 @@ class Traffic:
 
     @cached_property
     def arrivals(self) -> Any:
-        """Sessions that start per second [1/s]."""
-        return np.asarray(self.sessions.arrivals, float)
+        """Sessions that start per second, averaged over the day [1/s]."""
+        return self.sessions.session_rate
 
     @cached_property
     def returns(self) -> Any:

@@ -46,7 +46,7 @@ def _series(window: Array) -> FourierSeries:
     return FourierSeries(frequency * mean / mass, weight * mean / mass**2)
 
 
-def continuous_series(lines: int = 28, averaged: int = 18) -> FourierSeries:
+def continuous_series(lines: int = 20, averaged: int = 9) -> FourierSeries:
     """Series with Euler's average over the last `averaged` of `lines` terms."""
     return _series(np.r_[np.ones(lines - averaged + 1), special.bdtrc(np.arange(averaged), averaged, 0.5)])
 

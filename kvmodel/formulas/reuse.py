@@ -27,20 +27,20 @@ the mean rate alone is 0.07-0.11 off. Not for: rates that vary within that time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kvmodel.formulas.laplace_inversion import continuous_series, jump_series
 from kvmodel.formulas.pause_integral import average_between, halved, pause_weights, refined
+from kvmodel.formulas.reuse_transform import Pool, Touch, found_after, sharers_at
 from kvmodel.formulas.working_set import (
     SessionStream,
     SharedPrefix,
     characteristic_time,
-    shared_pools,
-    variant_groups,
     working_set_mean,
     working_set_variance,
 )
@@ -60,166 +60,16 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
-Touch = Literal["reverse", "forward"]
 
-INSTANTS = 19
+INSTANTS = 17
 _FOREVER = 1e150  # [s]
 _SERIES = {"reverse": continuous_series(), "forward": jump_series()}
-
-
-# ---------------------------------------------------------------------------------------- transforms at one pause t
-
-
-class _Context(NamedTuple):
-    """Deficits of one stream's contexts, shape (frequencies,) + A."""
-
-    paused: Array  # A(0) - A(s)
-    finished: Array  # 1 - B(s)
-
-
-def _context(stream: SessionStream, s: Array) -> _Context:
-    first, step = stream.first.laplace_deficit(s), stream.step.laplace_deficit(s)
-    following = stream.turns.continuation(step)
-    paused = (stream.paused_moments[0] - following) + first * following
-    finished = first + (1.0 - first) * step * following
-    return _Context(_series(paused, stream.paused_moments, s), _series(finished, stream.finished_moments, s))
-
-
-def _series(deficit: Array, moments: tuple[Array, Array, Array], s: Array) -> Array:
-    """Deficit by its first two moments where it is so small that the differences above cancel."""
-    _, mean, square = moments
-    small = np.abs(s) * square < 1e-5 * mean
-    return np.where(small, s * (mean - 0.5 * s * np.where(small, square, 0.0)), deficit)
-
-
-def _mean_context(stream: SessionStream, s: Array) -> Array:
-    """-A'(s) = E sum_k 1(K > k) S_k exp(-s S_k), by a central difference of the analytic deficit."""
-    above, below = (_context(stream, s * (1.0 + sign * 1e-4)).paused for sign in (1, -1))
-    return (above - below) / (2e-4 * s)
-
-
-class _Pool(NamedTuple):
-    """A set of shared heads and its users; groups of equally popular variants on axis 0."""
-
-    users: list[SessionStream]
-    share: Array  # popularity of one variant of the group
-    count: Array  # variants in the group
-    head: Array  # exp(-s P), (frequencies,) + A
-    found: Array  # transform of the head tokens found beside nothing
-
-
-class _Sharers(NamedTuple):
-    """All streams at the frequencies; mappings by id of the stream and of the prefix."""
-
-    streams: Sequence[SessionStream]
-    touch: Touch
-    contexts: dict[int, _Context]
-    own: dict[int, Array]  # transform in C of the private tokens found beside nothing
-    pools: dict[int, _Pool]
-
-
-def _sharers(streams: Sequence[SessionStream], s: Array, touch: Touch) -> _Sharers:
-    contexts = {id(stream): _context(stream, s) for stream in streams}
-    pools = {}
-    for prefix, users in shared_pools(streams):
-        head, groups = np.exp(-s * prefix.tokens), (prefix.share, prefix.count)
-        found = -np.expm1(-s * prefix.tokens) / s**2 if touch == "reverse" else prefix.tokens * head / s
-        share, count = (variant_groups(values, s.ndim - 1) for values in groups)
-        pools[id(prefix)] = _Pool(users, share, count, head, found)
-    if touch == "reverse":
-        own = {key: context.paused / s**2 for key, context in contexts.items()}
-    else:
-        own = {id(stream): _mean_context(stream, s) / s for stream in streams}
-    return _Sharers(streams, touch, contexts, own, pools)
-
-
-def _over_heads(sharers: _Sharers, pool: _Pool, t: Array) -> list[tuple[ArrayLike, ArrayLike]]:
-    """Transform of the private context that lies over a head last touched t ago, if by others and if by the
-    session itself, for each user of the pool. None lies over it in reverse order. The others' last touch was
-    that of a session that waits longer than t or has finished; its own left a waiting context."""
-    if sharers.touch == "reverse":
-        return [(1.0, 1.0)] * len(pool.users)
-    rates = [(user.arrival_rate * user.outlasting(t), user.arrival_rate) for user in pool.users]
-    contexts = [sharers.contexts[id(user)] for user in pool.users]
-    deficit = sum(p * c.paused + f * c.finished for (p, f), c in zip(rates, contexts, strict=True))
-    waiting = [user.paused_moments[0] for user in pool.users]
-    touches = sum(p * n + f for (p, f), n in zip(rates, waiting, strict=True))
-    others = 1.0 - deficit / np.maximum(touches, 1e-300)
-    return [(others, 1.0 - c.paused / np.maximum(n, 1e-300)) for c, n in zip(contexts, waiting, strict=True)]
-
-
-def _loss(sharers: _Sharers, streams: Sequence[SessionStream], t: Array) -> Array:
-    """-log E exp(-s W(t)) of the private contexts of some streams."""
-    total = 0.0j
-    for stream in streams:
-        paused, finished = stream.held_times(t)
-        context, rate = sharers.contexts[id(stream)], stream.arrival_rate
-        if stream.agents is None:
-            total = total + (rate * paused * context.paused + rate * finished * context.finished)
-        else:
-            running = rate * paused * (context.paused + context.finished) / stream.agents
-            older = rate * (finished - paused) * context.finished / stream.agents
-            total = total + (stream.agents - 1.0) * (older - np.log(1.0 - running))
-    return total
-
-
-def _variants(sharers: _Sharers, pool: _Pool, t: Array) -> tuple[list[Array], list[Array]]:
-    """Transform of what one variant of each group and its sessions touch in t, and of the sessions alone.
-
-    With L sessions on average, whose private contexts have the transform exp(-l): exp(-sP) exp(-l) plus
-    (1 - exp(-sP)) exp(-L), since the head counts unless no session came. Kept from zero where it underflows,
-    because it is divided out again to condition on the variant (the product is zero there as well).
-    """
-    seen, loss = sum(user.sessions_seen(t) for user in pool.users), _loss(sharers, pool.users, t)
-    sessions = [np.exp(-share * loss) for share in pool.share]
-    nobody = [np.exp(-share * seen) for share in pool.share]
-    rest = 1.0 - pool.head
-    whole = [pool.head * own + rest * none + 1e-250 for own, none in zip(sessions, nobody, strict=True)]
-    return whole, sessions
-
-
-class _Found(NamedTuple):
-    """Tokens found after t, mappings by id of the stream."""
-
-    private: dict[int, Array]  # of one session, if all its pauses were t
-    head: dict[
-        int, tuple[Array, Array]
-    ]  # if others, if the session itself last used it t ago; groups on axis 0
-
-
-def _found_after(sharers: _Sharers, t: Array, value: Callable[[Array], Array]) -> _Found:
-    """Everybody else's transform at one pause, read off at the capacity. The session's own head counts
-    once."""
-    others = np.exp(-_loss(sharers, [stream for stream in sharers.streams if stream.prefix is None], t))
-    beside: dict[int, Array] = {id(None): 1.0}
-    without = {}
-    for key, pool in sharers.pools.items():
-        variants, sessions = _variants(sharers, pool, t)
-        for count, variant in zip(pool.count, variants, strict=True):
-            others = others * variant**count
-        without[key] = [1.0 / variant for variant in variants]
-        groups = zip(pool.share * pool.count, sessions, without[key], strict=True)
-        beside[key] = pool.head * sum(weight * own * rest for weight, own, rest in groups)
-    private = {
-        id(stream): value(sharers.own[id(stream)] * beside[id(stream.prefix)] * others)
-        for stream in sharers.streams
-    }
-    head = {}
-    for key, pool in sharers.pools.items():
-        read: dict[int, Array] = {}
-        for user, over in zip(pool.users, _over_heads(sharers, pool, t), strict=True):
-            for law in over:
-                if id(law) not in read:
-                    found = pool.found * law * others
-                    read[id(law)] = np.stack([value(found * rest) for rest in without[key]])
-            head[id(user)] = (read[id(over[0])], read[id(over[1])])
-    return _Found(private, head)
 
 
 # ------------------------------------------------------------------------------------------- integral over the pause
 
 
-def _time_nodes(streams: Sequence[SessionStream], capacity: Array) -> Array:
+def _time_nodes(streams: Sequence[SessionStream], capacity: Array, since: ArrayLike) -> Array:
     """Zero and `INSTANTS` times around the characteristic time, dense where the hits fall off: W(t) passes C
     within about its own relative standard deviation, in log t divided by the slope of its mean."""
     touched = sum(s.arrival_rate * (s.paused_moments[1] + s.finished_moments[1]) for s in streams)
@@ -236,36 +86,38 @@ def _time_nodes(streams: Sequence[SessionStream], capacity: Array) -> Array:
     width = np.clip(spread / np.maximum(slope, 0.1), 0.03, 1.0)
     u = np.linspace(-1.0, 1.0, INSTANTS).reshape((-1,) + (1,) * width.ndim)
     offsets = width * np.sinh(u * np.arcsinh(8.0 / width))
-    bends = [level for stream in streams for level in (*stream.gap.landmarks, stream.retention)]
+    bends = [level for stream in streams for level in (*stream.gap.landmarks, stream.retention)] + [since]
+    bends = [level for level in bends if np.any(np.isfinite(level))]
     bends = [np.where(np.isfinite(level) & (np.asarray(level) > 0.0), level, centre)[None] for level in bends]
     times = np.sort(np.concatenate([np.zeros((1,) + centre.shape), centre * np.exp(offsets), *bends]), axis=0)
     # nodes that coincide are set a little apart, so that slopes between neighbours exist
     return times * (1.0 + 1e-7 * np.arange(len(times)).reshape((-1,) + (1,) * centre.ndim))
 
 
-def _own_weights(stream: SessionStream, times: Array) -> Array:
-    """Weights of the session's own pause."""
+class _OwnPause(NamedTuple):
+    """P(the session's own last touch is older) at the nodes, its mean between them, and for ever."""
+
+    older: Array
+    average: Array
+    never: Array
+
+
+def _own_pause(stream: SessionStream, times: Array) -> _OwnPause:
     average = average_between(stream.outlasting_integral(times) + 0.0 * times, times)
-    return pause_weights(stream.outlasting(times) + 0.0 * times, average, stream.outlasting(_FOREVER))
+    return _OwnPause(stream.outlasting(times) + 0.0 * times, average, stream.outlasting(_FOREVER))
 
 
 def _variant_weights(
-    stream: SessionStream, share: Array, seen: Array, ever: Array, times: Array
+    own: _OwnPause, later_turns: Array, load: Array, ever: Array
 ) -> tuple[Array, Array]:
     """Weights, over all turns of a session, of the time since its variant was last touched: by others, whose
-    touches are Poisson, and by itself, one pause ago at the later turns."""
-    load = share * seen + 0.0 * times
-    quiet, end = np.exp(-load), np.exp(-share * ever)
+    touches are Poisson (`load` of them so far, `ever` in all), and by itself, one pause ago at the later turns."""
+    quiet, end = np.exp(-load), np.exp(-ever)
     step = np.diff(load, axis=0)
     average = quiet[:-1] * np.where(step > 1e-9, -np.expm1(-step) / np.maximum(step, 1e-9), 1.0)
-    own, own_average = (
-        stream.outlasting(times),
-        average_between(stream.outlasting_integral(times) + 0.0 * times, times),
-    )
     first = pause_weights(quiet, average, end)
-    later = pause_weights(quiet * own, average * own_average, end * stream.outlasting(_FOREVER))
-    by_itself = quiet * pause_weights(own + 0.0 * times, own_average, own[-1])
-    later_turns = stream.turns.mean - 1.0
+    later = pause_weights(quiet * own.older, average * own.average, end * own.never)
+    by_itself = quiet * pause_weights(own.older, own.average, own.older[-1])
     return first + later_turns * (later - by_itself), later_turns * by_itself
 
 
@@ -286,8 +138,13 @@ class HitTokens(NamedTuple):
     reusable_prefix: Array
 
 
-def hit_tokens(streams: Sequence[SessionStream], capacity: ArrayLike, touch: Touch = "reverse") -> HitTokens:
+def hit_tokens(
+    streams: Sequence[SessionStream], capacity: ArrayLike, touch: Touch = "reverse", since: ArrayLike = np.inf
+) -> HitTokens:
     """Tokens found per session in an LRU cache of `capacity` tokens shared by the streams.
+
+    since: the cache was emptied so long ago [s]; only what was touched after that can be found, which gives
+    the recovery after a restart, a crash or a new version of the weights.
 
     touch = "reverse": the tail of a context is evicted first, as engines do; min(S, (C - W)+) tokens are
     found. touch = "forward": the head is the oldest; S tokens are found if S + W <= C and none otherwise.
@@ -300,35 +157,39 @@ def hit_tokens(streams: Sequence[SessionStream], capacity: ArrayLike, touch: Tou
     Quadrature error about 0.002 of the ceiling. In forward order a size without spread makes the curve jump,
     and the jump is blurred over 2 % of C.
     """
-    shape, depth, s = _frequencies(streams, capacity, touch)
-    times = _aligned(_time_nodes(streams, depth), len(shape))
-    sharers = _sharers(streams, s, touch)
-    nodes = [_found_after(sharers, t, lambda f: _SERIES[touch].value(f, depth)) for t in times]
+    shape, depth, s = _frequencies(streams, capacity, touch, np.shape(since))
+    times = _aligned(_time_nodes(streams, depth, since), len(shape))
+    sharers = sharers_at(streams, s, depth, touch)
+    young = {id(stream): replace(stream, retention=np.minimum(stream.retention, since)) for stream in streams}
+    nodes = [found_after(sharers, t, lambda f: _read(touch, f, depth)) for t in times]
     fine, private, prefix = halved(times), [], []
     for stream in streams:
         left = refined(times, np.stack([node.private[id(stream)] for node in nodes]))
-        private.append((_own_weights(stream, fine) * left).sum(axis=0))
+        private.append((pause_weights(*_own_pause(young[id(stream)], fine)) * left).sum(axis=0))
         prefix.append(0.0)
         if stream.prefix is not None:
             heads = [
                 np.stack(left, axis=1)
                 for left in zip(*(node.head[id(stream)] for node in nodes), strict=True)
             ]
-            prefix[-1] = _prefix_hits(stream, sharers.pools[id(stream.prefix)], times, *heads)
+            users = [young[id(user)] for user in sharers.pools[id(stream.prefix)].users]
+            prefix[-1] = _prefix_hits(young[id(stream)], sharers.pools[id(stream.prefix)], users, times, *heads)
     contexts = _stack([stream.paused_moments[1] for stream in streams], shape)
     whole = _stack([_head_tokens(stream) * stream.turns.mean for stream in streams], shape)
     found = [np.clip(_stack(part, shape), 0.0, most) for part, most in ((private, contexts), (prefix, whole))]
     return HitTokens(*found, contexts, whole)
 
 
-def _prefix_hits(stream: SessionStream, pool: _Pool, times: Array, others: Array, itself: Array) -> Array:
-    """Head tokens found per session from those found after each time since the last touch by others and by
-    itself, shape (groups, times) + A."""
+def _prefix_hits(
+    stream: SessionStream, pool: Pool, users: list[SessionStream], times: Array, others: Array, itself: Array
+) -> Array:
+    """Head tokens found per session from those found after each time since the last touch by others (the
+    users) and by itself, shape (groups, times) + A."""
     fine = halved(times)
-    seen, ever = (sum(user.sessions_seen(t) for user in pool.users) for t in (fine, _FOREVER))
-    total = 0.0
+    seen, ever = (sum(user.sessions_seen(t) for user in users) for t in (fine, _FOREVER))
+    own, later_turns, total = _own_pause(stream, fine), stream.turns.mean - 1.0, 0.0
     for share, count, *left in zip(pool.share, pool.count, others, itself, strict=True):
-        weights = _variant_weights(stream, share, seen, ever, fine)
+        weights = _variant_weights(own, later_turns, share * seen + 0.0 * fine, share * ever)
         found = [(w * refined(times, tokens)).sum(axis=0) for w, tokens in zip(weights, left, strict=True)]
         total = total + share * count * sum(found)
     return total
@@ -343,9 +204,9 @@ def paused_survival(
     fits at all; it falls to zero, and is zero beyond the retention time.
     """
     shape, depth, s = _frequencies(streams, capacity, touch)
-    sharers, share = _sharers(streams, s, touch), []
+    sharers, share = sharers_at(streams, s, depth, touch), []
     for t in _aligned(np.asarray(pause, float), len(shape)):
-        found = _found_after(sharers, t, lambda f: _SERIES[touch].value(f, depth)).private
+        found = found_after(sharers, t, lambda f: _read(touch, f, depth)).private
         held = [found[id(stream)] * (t <= stream.retention) for stream in streams]
         kept = [left / np.maximum(s.paused_moments[1], 1e-300) for left, s in zip(held, streams, strict=True)]
         share.append(np.clip(_stack(kept, shape), 0.0, 1.0))
@@ -353,14 +214,19 @@ def paused_survival(
 
 
 def _frequencies(
-    streams: Sequence[SessionStream], capacity: ArrayLike, touch: Touch
+    streams: Sequence[SessionStream], capacity: ArrayLike, touch: Touch, *shapes: tuple[int, ...]
 ) -> tuple[tuple[int, ...], Array, Array]:
     """Study shape, capacity between 1 and 1e17 parts in 1e9 of the mean context, and the frequencies."""
-    shape = np.broadcast_shapes(np.shape(capacity), *(stream.shape for stream in streams))
+    shape = np.broadcast_shapes(np.shape(capacity), *(stream.shape for stream in streams), *shapes)
     context = 1e-9 + sum(stream.finished_moments[1] + _head_tokens(stream) for stream in streams)
     depth = np.clip(np.asarray(capacity, float), 1e-9 * context, 1e8 * context)
     depth = depth.reshape((1,) * (len(shape) - depth.ndim) + depth.shape)
     return shape, depth, _SERIES[touch].frequencies(depth)
+
+
+def _read(touch: Touch, transform: Array, capacity: Array) -> Array:
+    """Tokens at the capacity, from their transform over its square."""
+    return _SERIES[touch].value(transform, 1.0) * capacity
 
 
 def _aligned(times: Array, ndim: int) -> Array:

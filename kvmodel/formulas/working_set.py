@@ -10,7 +10,7 @@ front. Sizes and capacities are in the same unit, [tokens] below ([B] works as w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -63,24 +63,29 @@ class SharedPrefix:
 
     @classmethod
     def zipf(
-        cls, tokens: ArrayLike, variants: ArrayLike, exponent: ArrayLike, groups: int = 6
+        cls, tokens: ArrayLike, variants: ArrayLike, exponent: ArrayLike, groups: int = 4
     ) -> SharedPrefix:
-        """Popularity proportional to rank^-exponent: the three hottest alone, the others in groups of equal
-        rank ratio.
+        """Popularity proportional to rank^-exponent: the three hottest alone, the others in groups.
 
-        A group's variants get its mean popularity but stay separate objects. Group weights use the midpoint
-        integral of x^-exponent, within 0.3 % of the sum from rank 4 on.
+        Groups are the nodes of Gauss's rule in the logarithm of the rank, with its weights, rounded to whole
+        variants, as their counts: sums over the variants of any smooth function of popularity come out right.
+        A group's variants stay separate objects. Total weight by the midpoint integral of x^-exponent, within
+        0.3 % of the sum from rank 4 on.
         """
         variants, exponent = np.broadcast_arrays(np.asarray(variants, float), np.asarray(exponent, float))
         lead = (-1,) + (1,) * variants.ndim
-        log_ratio = np.log(np.maximum(variants, 4.0) / 3.0)
-        tail = np.rint(3.0 * np.exp(np.linspace(0.0, 1.0, groups + 1).reshape(lead) * log_ratio))
-        ranks = np.concatenate([np.broadcast_to(np.arange(3.0).reshape(lead), (3,) + variants.shape), tail])
-        low, high = np.minimum(ranks[:-1], variants), np.minimum(ranks[1:], variants)
-        weight = _power_integral(low + 0.5, high + 0.5, exponent)
-        weight[:3] = np.where(high[:3] > low[:3], np.arange(1.0, 4.0).reshape(lead) ** -exponent, 0.0)
-        count = high - low
-        return cls(tokens, weight / weight.sum(axis=0) / np.maximum(count, 1.0), count)
+        node, part = (values.reshape(lead) for values in np.polynomial.legendre.leggauss(groups))
+        last = np.maximum(variants, 4.0) + 0.5
+        rank = 3.5 * (last / 3.5) ** (0.5 * (1.0 + node))
+        until = np.cumsum(rank * part, axis=0)
+        until = np.rint(until / until[-1:] * np.maximum(variants - 3.0, 0.0))
+        tail_count = np.diff(until, axis=0, prepend=0.0)
+        tail = rank**-exponent
+        tail = tail * _power_integral(3.5, last, exponent) / np.maximum((tail_count * tail).sum(axis=0), 1e-300)
+        hot_rank = np.arange(1.0, 4.0).reshape(lead)
+        count = np.concatenate([np.where(hot_rank <= variants, 1.0, 0.0), tail_count])
+        weight = np.concatenate([np.broadcast_to(hot_rank**-exponent, count[:3].shape), tail])
+        return cls(tokens, weight / (weight * count).sum(axis=0), count)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -267,7 +272,7 @@ def characteristic_time(streams: Sequence[SessionStream], capacity: ArrayLike) -
     """Window t [s] whose mean working set is the capacity [tokens]: E W(t) = C (Che's characteristic time).
 
     Where retention or a finite set of heads keeps the mean below C for ever, the time at which it reaches
-    0.8 of its limit. Zero at C = 0. Bisection in log t between the bounds given by all touches and by
+    0.8 of its limit. Zero at C = 0. Found in log t between the bounds given by all touches and by
     finished sessions alone.
     """
     capacity = np.asarray(capacity, float)
@@ -278,8 +283,24 @@ def characteristic_time(streams: Sequence[SessionStream], capacity: ArrayLike) -
     target = np.minimum(capacity, 0.8 * working_set_mean(streams, np.exp(high)))
     low = np.log(np.maximum(target, 1e-200) / np.maximum(touched + heads, 1e-100))
     low, high, target = np.broadcast_arrays(low, np.maximum(high, low), target)
-    for _ in range(48):
-        middle = 0.5 * (low + high)
-        enough = working_set_mean(streams, np.exp(middle)) >= target
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return np.exp(high)
+
+    def over(log_time: Array) -> Array:
+        return np.log(np.maximum(working_set_mean(streams, np.exp(log_time)), 1e-300) / np.maximum(target, 1e-300))
+
+    return np.where(target > 0.0, np.exp(_crossing(over, low, high)), 0.0)
+
+
+def _crossing(over: Callable[[Array], Array], low: Array, high: Array) -> Array:
+    """Where a rising function crosses zero between two ends: false position, the end that stays twice weighing half
+    each time (Illinois)."""
+    at_low, at_high = np.minimum(over(low), 0.0), np.maximum(over(high), 0.0)
+    side = np.zeros(np.shape(low))
+    for _ in range(18):
+        gap = at_high - at_low
+        x = np.where(gap > 0.0, (low * at_high - high * at_low) / np.where(gap > 0.0, gap, 1.0), high)
+        value = over(x)
+        above = value >= 0.0
+        at_low = np.where(above, np.where(side > 0, 0.5 * at_low, at_low), value)
+        at_high = np.where(above, value, np.where(side < 0, 0.5 * at_high, at_high))
+        low, high, side = np.where(above, low, x), np.where(above, x, high), np.where(above, 1.0, -1.0)
+    return x

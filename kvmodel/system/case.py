@@ -64,6 +64,12 @@ class Case(Record):
         problems = []
         if not self.sessions:
             problems.append("workload: needs at least one population of kind sessions")
+        days = {name: [np.asarray(level.share).tolist() for level in p.day]
+                for name, p in self.sessions.items() if p.day}
+        if any(shares != next(iter(days.values())) for shares in days.values()):
+            problems.append(f"workload: the days of {', '.join(days)} must be cut into the same shares, level by level")
+        problems += [f"policy.pinned: {name!r} is not a population of kind shared_prefix"
+                     for name in self.policy.pinned if name not in self.prefixes]
         users: dict[str, list[str]] = {}
         for name, prefix in self.prefixes.items():
             for user in prefix.used_by if prefix.used_by is not None else tuple(self.sessions):
@@ -103,7 +109,7 @@ class Case(Record):
     @property
     def arrivals(self) -> Any:
         """Sessions that start per second, all populations."""
-        return sum(np.asarray(p.arrivals, float) for p in self.sessions.values())
+        return sum(p.session_rate for p in self.sessions.values())
 
 
 def _numbers(node: Any) -> Iterator[Any]:
@@ -113,6 +119,9 @@ def _numbers(node: Any) -> Iterator[Any]:
             yield from _numbers(getattr(node, name))
     elif isinstance(node, Mapping):
         for part in node.values():
+            yield from _numbers(part)
+    elif isinstance(node, tuple):
+        for part in node:
             yield from _numbers(part)
     elif isinstance(node, laws.Law | laws.Turns):
         yield from node.parameters

