@@ -163,7 +163,7 @@ def _windows(t: Traffic, stays: Sequence[Stay]) -> Iterator[Answer]:
             "retention.window_unknown_law",
             retention.ski_rental_window(stay.rent, miss),
             "s",
-            "window for an unknown law: rent paid equals the recompute, at most twice the best cost",
+            "window for an unknown law: rent paid equals the recompute; at most twice the cost of knowing",
             **where,
         )
         yield Answer(
