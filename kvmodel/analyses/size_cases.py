@@ -91,10 +91,3 @@ def size_cases(document: Mapping[str, Any], source: str = "cases") -> list[Mappi
         raise StudyError(source, [Problem(".".join(map(str, e["loc"])), f"{e['msg']}, got {e['input']!r:.60}")
                                   for e in error.errors()]) from None
     return list(document["cases"])
-
-
-def schema() -> dict[str, Any]:
-    """JSON Schema of such a file."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema",
-            "$id": "https://kvmodel.example/schemas/kv_size_cases.schema.json", **SizeCaseFile.model_json_schema(),
-            "title": "Observed KV-cache sizes, for `kvmodel evaluate`"}

@@ -19,6 +19,8 @@ from kvmodel.errors import KvmodelError, UnsupportedModelError
 from kvmodel.formulas.kv_size import Precision
 from kvmodel.quantity import Fraction, Record
 
+LONGEST_REQUEST = 10**12  # tokens
+
 
 class Model(Protocol):
     """The part of a model record an engine needs."""
@@ -112,6 +114,8 @@ def request_length(llm: Model, max_model_len: int | None) -> int:
     length = max_model_len if max_model_len is not None else llm.max_context
     if length is None:
         raise KvmodelError(f"{llm.name}: the model states no longest context; give max_model_len")
+    if not 1 <= np.max(length) <= LONGEST_REQUEST:
+        raise KvmodelError(f"max_model_len must be from 1 to {LONGEST_REQUEST:,} tokens, got {np.max(length):,}")
     return int(np.max(length))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
+from kvmodel.analyses.size_cases import SizeCaseFile
 from kvmodel.results.table import COLUMNS
 from kvmodel.study.schema import PRESET_PLACES, Study
 from kvmodel.system.gpu import Gpu
@@ -23,6 +24,7 @@ SCHEMAS: dict[str, tuple[str, Any]] = {
     "gpu": ("A GPU, as under `deployment.gpu:` or in a preset of family gpus", Gpu),
     "tier": ("A tier, as under `tiers:` or in a preset of family tiers or drives", Tier),
     "prices": ("A price list, as under `prices:` or in a preset of family prices", Prices),
+    "kv_size_cases": ("Observed KV-cache sizes, for `kvmodel evaluate`", SizeCaseFile),
     "result": ("The result of `kvmodel plan --json`", None),
 }
 

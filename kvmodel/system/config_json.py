@@ -38,7 +38,7 @@ def read_config(config: Mapping[str, Any], name: str = "") -> Llm:
     fields = Fields(text, model_type)
     try:
         return _read(fields, config, text, name)
-    except (TypeError, AttributeError, KeyError, ValueError, OverflowError) as error:
+    except (TypeError, AttributeError, KeyError, ValueError, ArithmeticError, IndexError) as error:
         raise fields.refuse(f"a field is not of the kind it should be ({error})") from None
 
 
@@ -87,7 +87,10 @@ def read_config_file(path: Path) -> Llm:
         raise UnsupportedModelError(f"{file}: nested too deeply for a config.json") from None
     name = path.resolve().name if path.is_dir() else (
         path.resolve().parent.name if path.stem == "config" else path.stem)
-    return read_config(config, name)
+    try:
+        return read_config(config, name)
+    except UnsupportedModelError as error:
+        raise UnsupportedModelError(f"{file}: {error}") from None
 
 
 def collect(per_layer: list[list[Layer]]) -> list[dict[str, Any]]:
@@ -104,6 +107,8 @@ def draft_layers(fields: Fields, per_layer: list[list[Layer]]) -> list[list[Laye
     count = fields.get("num_nextn_predict_layers", "mtp_num_hidden_layers", default=0)
     if not isinstance(count, int) or count <= 0:
         return []
+    if count > len(per_layer):
+        raise fields.refuse(f"num_nextn_predict_layers {count} is more than the {len(per_layer)} layers of the model")
     growing = [layers for layers in per_layer if any(layer["kind"] in ("full", "latent") for layer in layers)]
     if not growing:
         return []
@@ -120,6 +125,9 @@ def _text_part(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
         if part is None:
             break
         text = {**{k: v for k, v in text.items() if k in ("vision_config", "tie_word_embeddings")}, **part}
+    for named in (model_type, text.get("model_type")):
+        if named is not None and not isinstance(named, str):
+            raise UnsupportedModelError(f"field model_type must be a text, found {named!r:.80}")
     if text is not config:
         inner = text.get("model_type")
         if inner is None or (inner not in READERS and _KIND_OF_WRAPPER.get(model_type) in READERS):

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvmodel.errors import UnsupportedModelError
+from kvmodel.analyses.size import ENGINES, kv_size
+from kvmodel.errors import KvmodelError, UnsupportedModelError
 from kvmodel.presets import catalogue
 from kvmodel.system.architectures import READERS
 from kvmodel.system.config_json import read_config, read_config_file
@@ -170,6 +171,25 @@ def test_any_file_is_read_or_refused(model_type: str, base: dict[str, Any], chan
     try:
         llm = read_config({**base, **changes, "model_type": model_type})
     except UnsupportedModelError as error:
+        assert str(error)
+        return
+    assert llm.growing_bytes_per_token >= 0 and llm.sequence_bytes(1000) >= 0
+
+
+@given(data=st.data())
+def test_any_change_to_a_published_file_is_read_or_refused(reference_data, data: st.DataObject) -> None:
+    """Fields of the collected files dropped, doubled, negated or replaced; an engine may refuse what can be read."""
+    files = sorted(reference_data("model_configs/README.md").parent.glob("*.json"))
+    config = json.loads(data.draw(st.sampled_from(files)).read_text(encoding="utf-8"))
+    text = next((config[part] for part in ("text_config", "llm_config") if isinstance(config.get(part), dict)), config)
+    for name in data.draw(st.lists(st.sampled_from(sorted(text)), max_size=3, unique=True)):
+        old = text[name]
+        number = isinstance(old, (int, float))
+        text[name] = data.draw(st.sampled_from([2 * old, -old, old + 1]) | VALUES if number else VALUES)
+    try:
+        llm = read_config(config)
+        kv_size(llm, [1000], engine=data.draw(st.sampled_from(sorted(ENGINES))), memory=4e10, tp=2, max_model_len=4096)
+    except KvmodelError as error:
         assert str(error)
         return
     assert llm.growing_bytes_per_token >= 0 and llm.sequence_bytes(1000) >= 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvmodel.system.architectures.fields import Fields
+from kvmodel.system.architectures.fields import MOST_LAYERS, Fields
 from kvmodel.system.architectures.heads import Layer, full_layer, head_dim, layer_count
 
 
@@ -15,7 +15,7 @@ def _decoder(fields: Fields, heads: int, width: int, layers: int, encoder_tokens
 def read_t5(fields: Fields) -> list[list[Layer]]:
     """Each decoder layer has self and cross attention; the encoder length is the class's n_positions."""
     fields.ignore("is_encoder_decoder")
-    layers = fields.whole("num_decoder_layers", "num_layers")
+    layers = fields.whole("num_decoder_layers", "num_layers", most=MOST_LAYERS)
     return _decoder(fields, fields.whole("num_heads"), fields.whole("d_kv"), layers,
                     fields.whole("n_positions", default=512))
 
@@ -26,7 +26,7 @@ def read_bart(fields: Fields) -> list[list[Layer]]:
     heads, width = fields.whole("decoder_attention_heads"), fields.whole("d_model")
     if width % heads:
         raise fields.refuse(f"d_model {width} is not a multiple of decoder_attention_heads {heads}")
-    return _decoder(fields, heads, width // heads, fields.whole("decoder_layers"),
+    return _decoder(fields, heads, width // heads, fields.whole("decoder_layers", most=MOST_LAYERS),
                     fields.whole("max_source_positions", "max_position_embeddings"))
 
 

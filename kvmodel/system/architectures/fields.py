@@ -33,11 +33,13 @@ ANNOUNCING_FIELDS = {
     "block_types": "several kinds of layer", "hybrid_layer_ids": "Mamba layers", "kv_source_layers": "a shared cache",
     "sparse_config": "block-sparse attention", "linear_num_heads": "linear attention",
     "compress_rates": "compressed attention", "per_layer_config": "layers of different shape",
-    "lru_width": "a recurrent state", "cca_time0": "convolved keys and values", "conv_kernel_size": "a convolution state",
+    "lru_width": "a recurrent state", "cca_time0": "convolved keys and values",
+    "conv_kernel_size": "a convolution state",
 }
 
 
 LARGEST = 1e12  # no count or width of a model comes near
+MOST_LAYERS = 10_000
 
 
 class Fields:
@@ -67,15 +69,16 @@ class Fields:
         """Fields that were considered and say nothing about the cache here."""
         self._read.update(names)
 
-    def whole(self, *names: str, default: int | None = None, least: int = 1) -> int:
-        """A whole number of at least `least`; a missing field without default is refused by name."""
+    def whole(self, *names: str, default: int | None = None, least: int = 1, most: float = LARGEST) -> int:
+        """A whole number from `least` to `most`; a missing field without default is refused by name."""
         value = self.get(*names, default=default)
         label = " / ".join(names)
         if value is None:
             raise self.refuse(f"field {label} is missing")
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not least <= value <= LARGEST or value != int(value):
-            raise self.refuse(f"field {label} must be a whole number of at least {least}, found {value!r:.80}")
+        if not number or not least <= value <= most or value != int(value):
+            bounds = f"at least {least}" + (f" and at most {most:,}" if most < LARGEST else "")
+            raise self.refuse(f"field {label} must be a whole number of {bounds}, found {value!r:.80}")
         return int(value)
 
     def flag(self, name: str, default: bool = False) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kvmodel.system.architectures.fields import Fields
+from kvmodel.system.architectures.fields import MOST_LAYERS, Fields
 
 Layer = dict[str, Any]
 
@@ -30,7 +30,7 @@ SLIDING, FULL, CHUNKED = "sliding_attention", "full_attention", "chunked_attenti
 
 
 def layer_count(fields: Fields) -> int:
-    return fields.whole("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    return fields.whole("num_hidden_layers", "n_layer", "n_layers", "num_layers", most=MOST_LAYERS)
 
 
 def query_heads(fields: Fields) -> int:
@@ -254,8 +254,9 @@ def read_mimo_v2(fields: Fields) -> list[list[Layer]]:
 
 def read_gpt_neo(fields: Fields) -> list[list[Layer]]:
     """attention_types: lists of (kinds, how often); local layers look back window_size tokens."""
-    words = [word for kinds, times in fields.get("attention_types", default=[]) for _ in range(times) for word in kinds]
     layers = layer_count(fields)
+    words = [word for kinds, times in fields.get("attention_types", default=[])
+             for _ in range(min(times, layers + 1)) for word in kinds]
     if len(words) != layers:
         raise fields.refuse(f"field attention_types describes {len(words)} layers but num_layers is {layers}")
     full = full_layer(fields)

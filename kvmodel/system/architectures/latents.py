@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvmodel.system.architectures.fields import Fields
+from kvmodel.system.architectures.fields import MOST_LAYERS, Fields
 from kvmodel.system.architectures.heads import Layer, layer_count, query_heads
 
 
@@ -57,7 +57,8 @@ def rotary_width(fields: Fields) -> int:
 
 def read_longcat(fields: Fields) -> list[list[Layer]]:
     """LongCat-Flash: each of num_layers has two MLA attentions with a cache of their own."""
-    return [[latent_layer(fields)] for _ in range(2 * fields.whole("num_layers", "num_hidden_layers"))]
+    blocks = fields.whole("num_layers", "num_hidden_layers", most=MOST_LAYERS // 2)
+    return [[latent_layer(fields)] for _ in range(2 * blocks)]
 
 
 def compress_ratios(fields: Fields, layers: int) -> list[Any]:

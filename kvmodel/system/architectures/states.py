@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvmodel.system.architectures.fields import Fields
+from kvmodel.system.architectures.fields import MOST_LAYERS, Fields
 from kvmodel.system.architectures.heads import (
     Layer,
     full_layer,
@@ -184,7 +184,7 @@ def read_recurrent_gemma(fields: Fields) -> list[list[Layer]]:
 def read_falcon_h1(fields: Fields) -> list[list[Layer]]:
     """Every layer has attention and Mamba-2 side by side."""
     if set(fields.listing("layer_types") or ()) - {"hybrid"}:
-        raise fields.refuse("layer_types lists other layers than 'hybrid', which this architecture is not known to have")
+        raise fields.refuse("layer_types lists layers other than 'hybrid', which this architecture does not have")
     return [[full_layer(fields), mamba2_layer(fields)] for _ in range(layer_count(fields))]
 
 
@@ -212,7 +212,7 @@ def read_mamba_ssm(fields: Fields) -> list[list[Layer]]:
                  "value_dim": ssm.whole("d_state", default=128), "groups": ssm.whole("ngroups", default=1)}
     else:
         raise ssm.refuse(f"field layer is {ssm.get('layer')!r}; known are 'Mamba1' and 'Mamba2'")
-    return [[layer] for _ in range(fields.whole("n_layer"))]
+    return [[layer] for _ in range(fields.whole("n_layer", most=MOST_LAYERS))]
 
 
 def read_lfm2(fields: Fields) -> list[list[Layer]]:
