@@ -46,6 +46,10 @@ def prefill(points: Mapping[str, Sequence[float]]) -> Calibration:
     notes = []
     if min(points["concurrency"]) > 1:
         notes.append("no point at concurrency 1: the terms rest on how simultaneous prompts are assumed to wait")
+    elif max(points["concurrency"]) > 1:
+        notes.append(
+            "points at concurrency above 1 are taken as prompts sent together; beside long outputs they wait less"
+        )
     longest = max(points["tokens"])
     if longest * (found.linear + found.attention * longest) < FLAT * min(points["seconds"]):
         raise KvmodelError("the times do not grow with the tokens: there is no prefill in these points")

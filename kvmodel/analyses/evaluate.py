@@ -14,17 +14,15 @@ A case is what one published figure says: kind, source, model, GPU, parameters, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from kvmodel.analyses import evaluate_cold
+from kvmodel.analyses.evaluate_case import Case, cleaned, is_number
 from kvmodel.analyses.evaluate_verdict import verdict_of
 from kvmodel.formulas import calibration
-
-Case = Mapping[str, Any]
 
 TTFT = ("ttft_s", "ttft_mean_s", "ttft_p50_s")
 
@@ -70,7 +68,7 @@ class Summary:
 
 def evaluate(cases: Iterable[Case]) -> list[Outcome]:
     """Every case with its prediction or the reason there is none, in the order given."""
-    cases = list(cases)
+    cases = [cleaned(case) for case in cases]
     found: dict[str, Outcome] = {}
     for kind, predict in KINDS.items():
         for outcome in predict([case for case in cases if case["kind"] in (kind, *NEEDS.get(kind, ()))]):
@@ -179,8 +177,8 @@ def _fitted(points: Sequence[Case], wanted: Sequence[Case], kernels: Sequence[Ca
     """Wanted cases predicted by a fit to the other points, or cold, or refused."""
     n, hit = (np.array([c[name] for c in points], float) for name in ("tokens_in", "hit_fraction"))
     moved = hit * n * np.array([c["params"].get("kv_bytes_per_token") or np.nan for c in points], float)
-    loads = [c["params"].get("concurrency") or 1 for c in points]
-    fits = len(points) > 2 and all(isinstance(c, int | float) for c in loads) and not np.isnan(moved[hit > 0]).any()
+    loads = [c["params"].get("concurrency", 1) for c in points]
+    fits = len(points) > 2 and all(is_number(c) for c in loads) and not np.isnan(moved[hit > 0]).any()
     left = np.full(len(points), np.nan)
     if fits:
         times = [measured_ttft(c)[1] for c in points]
@@ -224,7 +222,11 @@ def _bandwidth(cases: Sequence[Case]) -> Iterable[Outcome]:
 def _handoff(cases: Sequence[Case]) -> Iterable[Outcome]:
     """Transfer time of a request's KV between GPUs: latency and bandwidth from the other lengths."""
     for group in series(cases):
-        timed = [c for c in group if c["measured"].get("transfer_s") and c["params"].get("kv_bytes_per_token")]
+        timed = [
+            c
+            for c in group
+            if c["measured"].get("transfer_s") and c["params"].get("kv_bytes_per_token") and c["tokens_in"]
+        ]
         if len(timed) < 4:
             yield from (refused(c, "no series of transfer times over length") for c in group)
             continue
@@ -242,9 +244,13 @@ def _queueing(cases: Sequence[Case]) -> Iterable[Outcome]:
     """Simultaneous whole restores over one path, shared: latency + c bytes / B, both from single restores."""
     for group in series(cases):
         for case in (c for c in group if c["kind"] == "queueing"):
-            alone = [c for c in group if c["kind"] == "fetch" and c["tier"] == case["tier"] and measured_ttft(c)]
+            alone = [
+                c
+                for c in group
+                if c["kind"] == "fetch" and c["tier"] == case["tier"] and measured_ttft(c) and c["tokens_in"]
+            ]
             load, ttft = case["params"].get("concurrency"), measured_ttft(case)
-            if len(alone) < 2 or not isinstance(load, int | float) or not ttft or not case["tokens_in"]:
+            if len(alone) < 2 or not is_number(load) or not ttft or not case["tokens_in"]:
                 yield refused(case, "no single restores of this path, or an open-loop load of unstated mix")
                 continue
             tokens = [c["tokens_in"] for c in alone]
@@ -257,8 +263,9 @@ def _queueing(cases: Sequence[Case]) -> Iterable[Outcome]:
 def _overlap(cases: Sequence[Case]) -> Iterable[Outcome]:
     """Layer-wise loads from whole ones of the same length, and what is left to compute when a load costs nothing."""
     for group in series(cases):
-        yield from _layerwise(group)
-        yield from _suffixes([c for c in group if c["params"].get("recompute_ttft_s") and c["tier"] == "null_store"])
+        known = [c for c in group if c["tokens_in"] and c["measured"].get("ttft_s")]
+        yield from _layerwise(known)
+        yield from _suffixes([c for c in known if c["params"].get("recompute_ttft_s") and c["tier"] == "null_store"])
         yield from (refused(c, "no pair of overlapped and plain loads to compare") for c in group)
 
 
@@ -276,6 +283,7 @@ def _layerwise(group: Sequence[Case]) -> Iterable[Outcome]:
 
 def _suffixes(cases: Sequence[Case]) -> Iterable[Outcome]:
     """Suffix behind a prefix that costs nothing, from whole recomputes only: the suffix is not free (n^2 - p^2)."""
+    cases = [c for c in cases if c["hit_fraction"] is not None]
     if len(cases) < 3:
         return
     n = [c["tokens_in"] for c in cases]

@@ -8,20 +8,19 @@ its all-reduces, and the requests beside it their decode steps. Dense models onl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from kvmodel.analyses.evaluate_case import Case, is_number
 from kvmodel.errors import PresetError
 from kvmodel.formulas import calibration, decode, prefill, queueing
 from kvmodel.formulas.kv_size import element_bytes
 from kvmodel.presets import catalogue
 from kvmodel.system.llm import Llm
 from kvmodel.units import parse
-
-Case = Mapping[str, Any]
 
 STEP_TOKENS = 8192  # token budget of an engine step: the default of vLLM on large GPUs
 PRODUCT_SHARE = {"bf16": 0.75, "fp8": 0.6, "fp4": 0.45}  # of peak in large matrix products; assumed
@@ -64,7 +63,8 @@ def predicted(case: Case, kernels: Iterable[Case] = ()) -> Cold | str:
         "a roofline says too little of a mixture of experts": model is not None and model.moe is not None,
         "GPU or number format not in the presets": gpu is None or number_format not in gpu.fields["flops"],
         "tensor parallelism not stated": not case["tp"],
-        "load not stated": not isinstance(load, int | float),
+        "length not stated": not case["tokens_in"],
+        "load not stated": not is_number(load),
         "marked doubtful by its collector": "UNCERTAIN" in (case.get("note") or ""),
     }
     reason = next((r for r, holds in reasons.items() if holds), None)
@@ -136,14 +136,12 @@ def rates_of(gpu: catalogue.Preset, number_format: str, tokens: float, kernels: 
     """Kernel rates of a GPU: the median product, and attention at the nearest length, as timed; else priors."""
     own = [c for c in kernels if (g := gpu_of(c["gpu"])) is not None and g.name == gpu.name]
     timed = [
-        (c["params"], c["params"]["flops"] / c["measured"]["latency_s"], format_of(c["dtype"]))
+        (str(c["params"].get("op")), c["params"]["flops"] / c["measured"]["latency_s"], c)
         for c in own
         if c["params"].get("flops") and c["measured"].get("latency_s")
     ]
-    products = [rate for p, rate, kind in timed if "gemm" in p.get("op", "") and kind == number_format]
-    length = {
-        c["tokens_in"]: rate for c, (p, rate, _) in zip(own, timed, strict=False) if "attention" in p.get("op", "")
-    }
+    products = [rate for op, rate, c in timed if "gemm" in op and format_of(c["dtype"]) == number_format]
+    length = {c["tokens_in"]: rate for op, rate, c in timed if "attention" in op and c["tokens_in"]}
     fields = gpu.fields
     peak, plain = (parse(fields["flops"][name], "FLOP/s") for name in (number_format, "bf16"))
     nearest = min(length, key=lambda n: abs(np.log(n / tokens)), default=None)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from kvmodel.analyses.evaluate_case import Case
 from kvmodel.formulas import breakeven, prefill, transfer
 
-Case = Mapping[str, Any]
 WINS, LOSES = 2.0, 1.0  # a verdict as a number whose relative error is 0 when right
 
 

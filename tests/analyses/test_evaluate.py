@@ -176,3 +176,21 @@ def test_families(name, family):
 def test_gpus_by_the_names_cases_give_them(name, preset):
     found = evaluate.evaluate_cold.gpu_of(name)
     assert (found and found.name) == preset
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_incomplete_cases_are_refused_not_stumbled_over(seed, reference_data):
+    """Fields taken out, emptied or of the wrong kind, at random."""
+    rng = np.random.default_rng(seed)
+    with open(reference_data("measurements.json"), encoding="utf-8") as file:
+        cases = [c for c in json.load(file) if not c["id"].startswith("ucm")]
+    for i in rng.choice(len(cases), 60, replace=False):
+        part = cases[i] if rng.random() < 0.4 else cases[i][("params", "measured")[int(rng.random() < 0.3)]]
+        keys = [key for key in part if key not in ("id", "kind", "params", "measured")]
+        if keys:
+            key = keys[rng.integers(len(keys))]
+            part[key] = [None, "1-20", 0, -1.0, True, float("nan"), []][rng.integers(7)]
+            if rng.random() < 0.3:
+                del part[key]
+    for o in evaluate.evaluate(cases):
+        assert (o.predicted is None) == (o.basis == "refused") and (o.predicted is not None or o.reason)
