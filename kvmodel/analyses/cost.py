@@ -35,7 +35,7 @@ def tier_cost_rate(case: Case, tier: str) -> Any:
         if prices.object_store is None:
             raise MissingNumberError("prices.object_store is not given; it is needed to price " + tier)
         return nbytes * prices.object_store
-    price = record.price if record.price is not None else getattr(prices, record.kind)
+    price = record.price if record.price is not None else getattr(prices, record.kind, None)
     if price is None:
         raise MissingNumberError(f"prices.{record.kind} is not given; it is needed to price tier {tier!r}")
     bought = nbytes * np.asarray(price, float) / prices.amortization

@@ -31,7 +31,7 @@ def curves_of(case: Case, arm: str, with_cost: bool = False) -> dict[str, Curve]
     with_cost: also the cost per qualified session over each capacity, which takes most of the time.
     """
     curves = {f"capacity:{tier}": capacity_curve(case, tier, arm, with_cost)
-              for tier in tiers_of(case, arm) if tier in case.storage_tiers}
+              for tier in tiers_of(case, arm) if tier in case.storage_tiers and case.tiers[tier].capacity > 0}
     if curves:
         curves["prefix"] = prefix_curve(case)
     return curves

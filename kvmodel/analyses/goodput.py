@@ -19,7 +19,7 @@ from kvmodel.workloads.sessions import Sessions
 
 # Shares of the rate at which prefill alone would saturate with every opportunity found.
 LOADS = np.concatenate([np.geomspace(0.01, 0.2, 6)[:-1], np.linspace(0.2, 0.98, 14)])
-LIMITS = ("TTFT limit", "TPOT limit", "KV room for active sessions")
+LIMITS = ("TTFT limit", "TPOT limit", "end-to-end limit", "KV room for active sessions")
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,30 @@ def _best(case: Case, load: Load, rate: Any) -> Goodput:
     rate = np.broadcast_to(rate, excess.shape[1:])
     within = np.cumprod(np.all(excess <= 0, axis=0), axis=0).astype(bool)
     largest, binding = _crossing(excess, rate, within)
-    qualified = np.where(within, np.broadcast_to(rate * load.qualified, rate.shape), 0.0)
-    best = np.argmax(qualified, axis=0)[None]
-    most = np.take_along_axis(qualified, best, 0)[0]
-    return Goodput(largest, most, np.where(most > 0, np.take_along_axis(rate, best, 0)[0], 0.0), binding)
+    share = np.broadcast_to(load.qualified, rate.shape)
+    # the rates within the limits, and the largest itself with the share of sessions between its neighbours'
+    rates = np.concatenate([rate, largest[None]])
+    shares = np.concatenate([np.where(within, share, 0.0), _between(rate, share, within, largest)[None]])
+    best = np.argmax(rates * shares, axis=0)[None]
+    most = np.take_along_axis(rates * shares, best, 0)[0]
+    return Goodput(largest, most, np.where(most > 0, np.take_along_axis(rates, best, 0)[0], 0.0), binding)
+
+
+def _between(rate: Any, share: Any, within: np.ndarray, largest: Any) -> Any:
+    """Share at the largest rate, on the straight line between the rates on either side of it; 0 where there is none."""
+    after = np.minimum(within.sum(axis=0), within.shape[0] - 1)[None]
+    before = np.maximum(after - 1, 0)
+    (low, high), (left, right) = ([np.take_along_axis(v, i, 0)[0] for i in (before, after)] for v in (rate, share))
+    part = np.clip((largest - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0)
+    return np.where(largest > 0, left + part * (right - left), 0.0)
 
 
 def _excess(case: Case, load: Load) -> np.ndarray:
     """How far each limit is overstepped, (limits, rates) + A; at most 0 where it is kept."""
     slo = case.slo
-    parts = (load.ttft_exceedance - (1 - slo.ttft.share), load.tpot_exceedance - (1 - slo.tpot.share),
-             np.where(load.room, -1.0, 1.0))
-    return np.stack(np.broadcast_arrays(*parts))
+    parts = [np.asarray(-1.0) if limit is None else exceedance - (1 - limit.share) for limit, exceedance in (
+        (slo.ttft, load.ttft_exceedance), (slo.tpot, load.tpot_exceedance), (slo.end_to_end, load.end_to_end_exceedance))]
+    return np.stack(np.broadcast_arrays(*parts, np.where(load.room, -1.0, 1.0)))
 
 
 def _crossing(excess: np.ndarray, rate: Any, within: np.ndarray) -> tuple[Any, Any]:

@@ -64,7 +64,8 @@ def _capacity(case: Case) -> Iterator[Answer]:
         fits = capacity.smallest_tensor_parallel(case)
         flags = (f"infeasible: {case.model.name} leaves no room for KV at tensor_parallel "
                  f"{_numbers(case.deployment.tensor_parallel)}; "
-                 + (f"tensor_parallel {fits} would fit" if fits else "no tensor_parallel up to 1024 fits"),)
+                 + (f"tensor_parallel {fits} would fit (the deployment has {_numbers(case.deployment.gpu.count)} GPUs)"
+                    if fits else "no tensor_parallel up to 1024 fits"),)
     yield Answer("capacity.hbm_pool", pool.nbytes, "B",
               "KV pool of one instance: tp (memory x fraction - reserve) - weights" if pool.derived
               else "KV pool of one instance, as stated", tier=first, flags=flags)
@@ -74,10 +75,9 @@ def _capacity(case: Case) -> Iterator[Answer]:
     yield Answer("capacity.tokens", np.maximum(pool.nbytes, 0.0) * instances / per_token, "token",
               "tokens of KV that fit, all instances", tier=first)
     for tier in case.storage_tiers:
-        copies = instances if case.tiers[tier].scope == "instance" else 1.0
-        yield Answer("capacity.bytes", capacity.tier_bytes(case, tier) * copies, "B",
+        yield Answer("capacity.bytes", capacity.tier_bytes(case, tier), "B",
                   "bytes for KV, all devices, headroom taken off", tier=tier)
-        yield Answer("capacity.tokens", capacity.tier_tokens(case, tier) * copies, "token",
+        yield Answer("capacity.tokens", capacity.tier_tokens(case, tier), "token",
                   "tokens of KV that fit at this tier's own bytes per token", tier=tier)
 
 
@@ -155,6 +155,9 @@ def _service(case: Case, arm: str, load: Load) -> Iterator[Answer]:
     if case.slo is None:
         return
     yield Answer("latency.ttft_in_time", 1 - load.ttft_exceedance, "", "share of turns within the TTFT limit", arm=arm)
+    if case.slo.end_to_end is not None:
+        yield Answer("latency.end_to_end_in_time", 1 - load.end_to_end_exceedance, "",
+                     "share of turns within the end-to-end limit", arm=arm)
     yield Answer("latency.tpot_in_time", 1 - load.tpot_exceedance, "", "share of turns within the TPOT limit", arm=arm)
     yield Answer("latency.qualified", load.qualified, "", "share of sessions all of whose turns keep all limits at the "
               "study's rate, turns independent", arm=arm)

@@ -11,7 +11,7 @@ QUANTITIES = {
     "reuse.prompt_rate": "token/s", "reuse.ceiling": "", "reuse.resident": "", "reuse.timely": "", "reuse.kept": "",
     "reuse.saved_prefill": "",
     "latency.prefill_utilisation": "", "latency.ttft_mean": "s", "latency.tpot_mean": "s", "latency.batch": "",
-    "latency.ttft_in_time": "", "latency.tpot_in_time": "", "latency.qualified": "",
+    "latency.ttft_in_time": "", "latency.tpot_in_time": "", "latency.end_to_end_in_time": "", "latency.qualified": "",
     "time.typical_prefix": "token", "time.recompute": "s", "time.fetch": "s", "time.fetch_wait": "s",
     "time.path_bandwidth": "B/s",
     "breakeven.tokens": "token", "breakeven.tokens_idle": "token", "breakeven.bandwidth": "B/s",

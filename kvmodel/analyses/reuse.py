@@ -131,7 +131,7 @@ def _per_instance(case: Case, tier: str) -> bool:
 def _own_tokens(case: Case, tier: str, active_tokens: Any) -> Any:
     """Tokens one copy of the tier can hold beside what is in active use [tokens]."""
     if tier in case.storage_tiers:
-        return tier_tokens(case, tier)
+        return tier_tokens(case, tier) / (case.deployment.instances if _per_instance(case, tier) else 1.0)
     pool = np.maximum(hbm_pool(case).nbytes, 0.0) / stored_bytes_per_token(case, tier)
     return np.maximum(pool - active_tokens, 0.0)
 

@@ -17,48 +17,12 @@ import numpy as np
 from scipy.special import ndtr
 
 from kvmodel.analyses.capacity import fixed_tokens, hbm_pool, stored_bytes_per_token
+from kvmodel.analyses.outcomes import Outcomes, Timing, in_front, outcomes_of, timing_of, turn_classes
 from kvmodel.analyses.reuse import Residency, residency
-from kvmodel.analyses.timing import FetchTerms, PrefillTerms, decode_lines, fetch_terms, prefill_terms
-from kvmodel.analyses.traffic import Traffic, reusable, size_classes
+from kvmodel.analyses.timing import PrefillTerms, decode_lines, fetch_terms, prefill_terms
+from kvmodel.analyses.traffic import Traffic
 from kvmodel.formulas import decode, latency, queueing
 from kvmodel.system.case import Case
-
-
-@dataclass(frozen=True)
-class TurnClasses:
-    """Kinds of turn of one population by size, axis 0. `share` is of the population's turns."""
-
-    population: str
-    returning: bool
-    share: Any
-    prompt: Any
-    private: Any
-    """Private context offered for reuse [tokens]."""
-    prefix: Any
-    """Shared prefix offered for reuse [tokens]."""
-
-
-@dataclass(frozen=True)
-class Outcomes:
-    """Every (kind of turn, place found) with its probability; all axes 0 alike. What the latency mixture is made of."""
-
-    population: np.ndarray
-    """Index of the population, shape (outcomes,)."""
-    returning: np.ndarray
-    tier: np.ndarray
-    """Index of the tier the context comes from, -1 when nothing is found."""
-    share: Any
-    """Of all turns per second."""
-    prompt: Any
-    private: Any
-    """Tokens of the session's own context found [tokens]."""
-    prefix: Any
-    """Tokens of the shared prefix found [tokens]."""
-
-    @property
-    def cached(self) -> Any:
-        """Tokens found [tokens]."""
-        return self.private + self.prefix
 
 
 @dataclass(frozen=True)
@@ -91,59 +55,12 @@ class Load:
     ttft_exceedance: Any
     """Share of turns beyond the TTFT limit; nan without limits."""
     tpot_exceedance: Any
+    end_to_end_exceedance: Any
+    """Share of turns beyond the end-to-end limit; 0 where there is none."""
     room: Any
     """Whether the active contexts fit the KV pool."""
     qualified: Any
     """Share of sessions all of whose turns keep all limits; nan without limits."""
-
-
-def turn_classes(traffic: Sequence[Traffic], ndim: int) -> list[TurnClasses]:
-    """First and returning turns of each population, cut into classes of context and of new tokens.
-
-    ndim: number of study axes; classes lie in front of them.
-    """
-    classes = []
-    for t in traffic:
-        of_first = 1 / (1 + t.returns)
-        head = reusable(t.prefix_tokens, t.granularity)
-        (size, share), (old, old_share), (new, new_share) = (
-            tuple(in_front(part, ndim) for part in size_classes(law))
-            for law in (t.sessions.first_tokens, t.context, t.sessions.new_tokens))
-        classes.append(TurnClasses(t.name, False, share * of_first, size + t.prefix_tokens, 0.0 * size, head))
-        for value, weight in zip(new, new_share, strict=True):
-            classes.append(TurnClasses(t.name, True, old_share * weight * (1 - of_first),
-                                       old + value + t.prefix_tokens, reusable(old, t.granularity), head))
-    return classes
-
-
-def in_front(values: Any, ndim: int, inner: int = 1) -> np.ndarray:
-    """The first `inner` axes kept in front of `ndim` study axes, to the last of which the other axes are aligned."""
-    values = np.asarray(values)
-    return values.reshape(values.shape[:inner] + (1,) * (ndim + inner - values.ndim) + values.shape[inner:])
-
-
-def _outcomes(classes: Sequence[TurnClasses], traffic: Sequence[Traffic], found: Residency) -> Outcomes:
-    """Split every class by the tier its context is found in; what is lost may still find its shared prefix."""
-    index = {t.name: i for i, t in enumerate(traffic)}
-    rate = [t.turn_rate for t in traffic]
-    total = sum(rate)
-    parts: list[tuple[int, bool, int, Any, Any, Any, Any]] = []
-    for c in classes:
-        i = index[c.population]
-        share = c.share * (rate[i] / total)
-        private, prefix = found.private[c.population], found.prefix[c.population]
-        lost = share
-        if c.returning:
-            for tier in range(len(found.tiers)):
-                parts.append((i, True, tier, share * private[tier], c.prompt, c.private, c.prefix))
-            lost = share * (1 - private.sum(axis=0))
-        for tier in range(len(found.tiers)):
-            parts.append((i, c.returning, tier, lost * prefix[tier], c.prompt, 0.0, c.prefix))
-        parts.append((i, c.returning, -1, lost * (1 - prefix.sum(axis=0)), c.prompt, 0.0, 0.0))
-    shape = np.broadcast_shapes(*(np.shape(amount) for p in parts for amount in p[3:]))
-    stacked = [np.concatenate([np.broadcast_to(p[k], shape) for p in parts]) for k in (3, 4, 5, 6)]
-    labels = [np.repeat(np.array([p[k] for p in parts]), shape[0]) for k in (0, 1, 2)]
-    return Outcomes(labels[0], labels[1].astype(bool), labels[2], *stacked)
 
 
 def load_of(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic]) -> Load:
@@ -161,35 +78,37 @@ def load_of(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic]) -> Loa
     known: dict[str, tuple[Any, Any]] = {}
     for _ in range(2 if tiers else 1):
         found = residency(case, traffic, tiers, active, known)
-        outcomes = _outcomes(classes, traffic, found)
-        timing = _timing(case, outcomes, tiers, prefill, paths, turn_rate)
+        outcomes = outcomes_of(classes, traffic, found)
+        timing = timing_of(case, outcomes, tiers, prefill, paths, turn_rate)
         utilisation = turn_rate / case.deployment.instances * np.sum(outcomes.share * timing.work, axis=0)
         decoding = _decoding(case, traffic, utilisation)
         # an overloaded instance has no steady state; its residency is told as if the load could be served
         active = np.where(np.isfinite(decoding.tokens), decoding.tokens, active)
     pool = hbm_pool(case).nbytes / stored_bytes_per_token(case, next(iter(case.tiers)))
     room = decoding.tokens <= pool
-    late, slow, mean, qualified = _in_time(case, traffic, outcomes, timing, utilisation, decoding)
-    opportunity, resident, timely = _chain(traffic, outcomes, timing, tiers, turn_rate)
+    times = _in_time(case, traffic, outcomes, timing, utilisation, decoding)
+    opportunity, resident, timely = _chain(traffic, outcomes, timing, len(tiers), turn_rate)
     return Load(
         tiers=tuple(tiers), traffic=traffic, residency=found, turn_rate=turn_rate,
         opportunity=opportunity, resident=resident, timely=timely,
-        saved_seconds=turn_rate * _by_tier(outcomes, tiers, timing.timely * prefill.saved(outcomes.cached)),
+        saved_seconds=turn_rate * sum(_by_tier(outcomes.share * saved, tier, len(tiers)) for saved, tier in zip(
+            timing.saved, (outcomes.private_tier, outcomes.prefix_tier), strict=True)),
         prompt_rate=sum(t.arrivals * t.prompt_tokens for t in traffic),
         prefill_utilisation=utilisation, tier_utilisation=timing.tier_utilisation, tier_wait=timing.tier_wait,
-        batch=decoding.batch, active_tokens=active, tpot=decoding.step, ttft_mean=mean, ttft_exceedance=late, tpot_exceedance=slow,
-        room=room, qualified=np.where(room, qualified, 0.0),
+        batch=decoding.batch, active_tokens=active, tpot=decoding.step, room=room, ttft_mean=times.ttft_mean,
+        ttft_exceedance=times.late, tpot_exceedance=times.slow, end_to_end_exceedance=times.overdue,
+        qualified=np.where(room, times.qualified, 0.0),
     )
 
 
-def _by_tier(o: Outcomes, tiers: Sequence[str], amount: Any, of: Any = True) -> Any:
-    """Sum of an amount over the outcomes of each tier, weighted by their share, (tiers,) + A."""
+def _by_tier(amount: Any, tier: np.ndarray, tiers: int) -> Any:
+    """Sum of an amount over the outcomes that find it in each tier, (tiers,) + A."""
     if not tiers:
-        return np.zeros((0, *np.shape(o.share)[1:]))
-    return np.stack([np.sum((o.share * amount)[(o.tier == k) & of], axis=0) for k in range(len(tiers))])
+        return np.zeros((0, *np.shape(amount)[1:]))
+    return np.stack([np.sum(amount[tier == k], axis=0) for k in range(tiers)])
 
 
-def _chain(traffic: Sequence[Traffic], o: Outcomes, timing: _Timing, tiers: Sequence[str], turn_rate: Any
+def _chain(traffic: Sequence[Traffic], o: Outcomes, timing: Timing, tiers: int, turn_rate: Any
            ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Opportunity, resident and timely tokens per second by population; a session's own context and its shared prefix
     are two populations."""
@@ -197,72 +116,15 @@ def _chain(traffic: Sequence[Traffic], o: Outcomes, timing: _Timing, tiers: Sequ
     resident: dict[str, Any] = {}
     timely: dict[str, Any] = {}
     for i, t in enumerate(traffic):
-        parts = ((t.name, t.private_opportunity, o.private), (t.prefix_name, t.prefix_opportunity, o.prefix))
-        for name, offered, found in parts[: 1 + bool(t.prefix_name)]:
+        mine = o.population == i
+        parts = ((t.name, t.private_opportunity, o.private, o.private_tier, timing.private_timely),
+                 (t.prefix_name, t.prefix_opportunity, o.prefix, o.prefix_tier, timing.prefix_timely))
+        for name, offered, found, tier, used in parts[: 1 + bool(t.prefix_name)]:
+            tokens, here = turn_rate * (o.share * found)[mine], tier[mine]
             opportunity[name] = opportunity.get(name, 0.0) + t.arrivals * offered
-            own = o.population == i
-            resident[name] = resident.get(name, 0.0) + turn_rate * _by_tier(o, tiers, found, own)
-            timely[name] = timely.get(name, 0.0) + turn_rate * _by_tier(o, tiers, found * timing.timely, own)
+            resident[name] = resident.get(name, 0.0) + _by_tier(tokens, here, tiers)
+            timely[name] = timely.get(name, 0.0) + _by_tier(tokens * used[mine], here, tiers)
     return opportunity, resident, timely
-
-
-@dataclass(frozen=True)
-class _Timing:
-    """Per outcome (axis 0): is the fetch made, is it timely, GPU work, unloaded time to first token."""
-
-    fetched: Any
-    timely: Any
-    work: Any
-    service: Any
-    tier_utilisation: Any
-    tier_wait: Any
-
-
-def _timing(case: Case, o: Outcomes, tiers: Sequence[str], prefill: PrefillTerms, paths: dict[str, FetchTerms],
-            turn_rate: Any) -> _Timing:
-    """Fetch where it is faster than recomputing. The wait on a path depends on what is fetched, so the choice is made
-    idle first and again with the waits of that first choice."""
-    whole, saved = prefill.seconds(o.prompt, 0.0), prefill.saved(o.cached)
-    suffix = whole - saved
-    from_tier = [in_front(o.tier == k, case.axes) for k in range(len(tiers))]
-    moved, spent, wait = np.zeros(()), np.zeros(()), np.zeros(())
-    for tier, here in zip(tiers, from_tier, strict=True):
-        if tier in paths:
-            moved = np.where(here, o.cached * paths[tier].bytes_per_token, moved)
-            spent = np.where(here, paths[tier].seconds(o.cached, compute=suffix), spent)
-    for _ in range(2):
-        fetched = (o.cached > 0) & (spent + wait < saved)
-        utilisation, waits = _queues(case, o, tiers, paths, np.where(fetched, moved, 0.0), turn_rate)
-        for here, queued in zip(from_tier, waits, strict=True):
-            wait = np.where(here, queued, wait)
-    limit = np.inf if case.slo is None else case.slo.ttft.limit
-    timely = fetched & (spent + wait <= limit)
-    work = np.where(fetched, suffix, whole)
-    return _Timing(fetched, timely, work, work + np.where(fetched, spent + wait, 0.0), utilisation, waits)
-
-
-def _queues(case: Case, o: Outcomes, tiers: Sequence[str], paths: dict[str, FetchTerms], moved: Any, turn_rate: Any
-            ) -> tuple[Any, Any]:
-    """Utilisation and mean wait (M/G/1) of every tier: its devices serve all instances, its links one each."""
-    instances = case.deployment.instances
-    utilisation, waits = [], []
-    for k, tier in enumerate(tiers):
-        if tier not in paths:
-            utilisation.append(np.zeros(()))
-            waits.append(np.zeros(()))
-            continue
-        path, share, size = paths[tier], o.share[o.tier == k], moved[o.tier == k]
-        rate = turn_rate * np.sum(np.where(size > 0, share, 0.0), axis=0)
-        some = np.maximum(rate / turn_rate, 1e-30)
-        mean, square = np.sum(share * size, axis=0) / some, np.sum(share * size**2, axis=0) / some
-        scv = np.maximum(square / np.maximum(mean, 1e-30) ** 2 - 1, 0.0)
-        device, link = rate * mean / path.device_bandwidth, rate / instances * mean / path.link_bandwidth
-        utilisation.append(np.maximum(device, link))
-        waits.append(np.maximum(queueing.single_server_mean_wait(device, mean / path.device_bandwidth, scv),
-                                queueing.single_server_mean_wait(link, mean / path.link_bandwidth, scv)))
-    if not tiers:
-        return np.zeros((0,)), np.zeros((0,))
-    return np.stack(np.broadcast_arrays(*utilisation)), np.stack(np.broadcast_arrays(*waits))
 
 
 def least_utilisation(case: Case, traffic: Sequence[Traffic], prefill: PrefillTerms, reuse: bool) -> Any:
@@ -271,6 +133,17 @@ def least_utilisation(case: Case, traffic: Sequence[Traffic], prefill: PrefillTe
     work = sum(rates[c.population] * np.sum(c.share * prefill.seconds(c.prompt, (c.private + c.prefix) * reuse), axis=0)
                for c in turn_classes(traffic, case.axes))
     return work / case.deployment.instances
+
+
+@dataclass(frozen=True)
+class _InTime:
+    """What a turn waits, and shares of turns (and sessions) beyond (within) the limits; nan without limits."""
+
+    ttft_mean: Any
+    late: Any
+    overdue: Any
+    slow: Any
+    qualified: Any
 
 
 @dataclass(frozen=True)
@@ -303,27 +176,40 @@ def _decoding(case: Case, traffic: Sequence[Traffic], prefill_utilisation: Any) 
     return _Decoding(batch, batch * context, step, lines)
 
 
-def _in_time(case: Case, traffic: Sequence[Traffic], o: Outcomes, timing: _Timing, utilisation: Any, decoding: _Decoding
-             ) -> tuple[Any, Any, Any, Any]:
-    """Share of turns beyond the TTFT and the TPOT limit, mean TTFT, and share of sessions with every turn in time."""
+def _in_time(case: Case, traffic: Sequence[Traffic], o: Outcomes, timing: Timing, utilisation: Any, decoding: _Decoding
+             ) -> _InTime:
+    """Shares of turns beyond each limit, and of sessions with every turn within all of them.
+
+    The wait for the GPU is M/G/1 with an exponential tail; the turns of a session are taken as independent.
+    """
     mean_work, scv = latency.mixture_moments(o.share, timing.work)
     wait = queueing.single_server_mean_wait(utilisation, mean_work, scv)
     mean = wait + np.sum(o.share * timing.service, axis=0)
     if case.slo is None:
-        return np.nan, np.nan, mean, np.nan
+        return _InTime(mean, np.nan, np.nan, np.nan, np.nan)
+    to_first, to_last = case.slo.ttft.limit - timing.service, np.asarray(np.inf)
+    if case.slo.end_to_end is not None:
+        output = sum(np.where(in_front(o.population == i, case.axes), t.sessions.output_tokens.mean, 0.0)
+                     for i, t in enumerate(traffic))
+        to_last = case.slo.end_to_end.limit - timing.service - output * np.nan_to_num(decoding.step, posinf=1e300)
+    late, overdue, either = (queueing.tail_exceedance(left, utilisation=utilisation, mean_wait=wait)
+                             for left in (to_first, to_last, np.minimum(to_first, to_last)))
     slow = _slow_steps(case, decoding)
-    ok = 1 - queueing.tail_exceedance(case.slo.ttft.limit - timing.service, utilisation=utilisation, mean_wait=wait)
-    late = 1 - np.sum(o.share * ok, axis=0)
-    sessions = 0.0
-    arrivals = sum(t.arrivals for t in traffic)
+    sessions = _whole_sessions(traffic, o, 1 - either, 1 - slow)
+    return _InTime(mean, *(np.sum(o.share * share, axis=0) for share in (late, overdue)), slow, sessions)
+
+
+def _whole_sessions(traffic: Sequence[Traffic], o: Outcomes, ok: Any, fast: Any) -> Any:
+    """Share of sessions all of whose turns are in time: E[first x later^(K-1)] over the number of turns K."""
+    sessions, arrivals = 0.0, sum(t.arrivals for t in traffic)
     for i, t in enumerate(traffic):
-        first, later = (_mean_over(o, ok, (o.population == i) & (o.returning == kind)) * (1 - slow)
-                        for kind in (False, True))
+        first, later = (_mean_over(o, ok, (o.population == i) & (o.returning == kind)) * fast for kind in (False, True))
         turns = t.sessions.turns_law
         with np.errstate(divide="ignore", invalid="ignore"):
-            whole = np.where(later > 0, first * turns.generating_function(later) / later, first * (1 - turns.survival(1)))
+            whole = np.where(later > 0, first * np.real(turns.generating_function(later)) / later,
+                             first * (1 - turns.survival(1)))
         sessions = sessions + t.arrivals / arrivals * whole
-    return late, slow, mean, sessions
+    return sessions
 
 
 def _mean_over(o: Outcomes, value: Any, which: np.ndarray) -> Any:
@@ -340,6 +226,8 @@ def _slow_steps(case: Case, decoding: _Decoding) -> Any:
     The batch is Poisson around its mean (sessions come and go independently), taken as normal; at least one sequence
     decodes whenever a step is made.
     """
+    if case.slo.tpot is None:
+        return np.zeros(())
     limit, (start, slope) = np.asarray(case.slo.tpot.limit, float), decoding.lines
     with np.errstate(divide="ignore", invalid="ignore"):
         each = np.where(start > limit, 0.0, np.where(slope > 0, (limit - start) / slope, np.inf))

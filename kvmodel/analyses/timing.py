@@ -49,18 +49,35 @@ def peak_flops(case: Case) -> tuple[Any, str]:
 
 
 def prefill_terms(case: Case) -> PrefillTerms:
-    """Measured terms where the study has them, else the roofline at the stated efficiency."""
+    """Measured terms where the study has them, else the roofline at the stated efficiency; chunks on top of either."""
     speed = case.deployment.prefill
     if speed.mfu is None:
-        return PrefillTerms(speed.constant, speed.seconds_per_token, speed.seconds_per_token_squared)
-    flops, _ = peak_flops(case)
-    linear_flops = case.model.flops_per_token + case.model.window_flops_per_token
-    return PrefillTerms(
-        constant=speed.constant,
-        linear=prefill.linear_seconds_per_token(linear_flops / 2, flops, speed.mfu),
-        attention=prefill.attention_seconds_per_token_squared(
-            case.model.attention_flops_per_token_squared, flops, speed.mfu),
-    )
+        linear, attention = speed.seconds_per_token, speed.seconds_per_token_squared
+    else:
+        flops, _ = peak_flops(case)
+        linear_flops = case.model.flops_per_token + case.model.window_flops_per_token
+        linear = prefill.linear_seconds_per_token(linear_flops / 2, flops, speed.mfu) + _all_reduce(case)
+        attention = prefill.attention_seconds_per_token_squared(
+            case.model.attention_flops_per_token_squared, flops, speed.mfu)
+    if speed.chunk_tokens is not None:
+        reread = case.model.rank_growing_bytes_per_token(case.deployment.tensor_parallel) / np.asarray(
+            case.deployment.gpu.memory_bandwidth, float)
+        steps, rereads = prefill.chunk_terms(speed.chunk_tokens, step_seconds=speed.step_seconds,
+                                             reread_seconds_per_token=reread)
+        linear, attention = linear + steps, attention + rereads
+    return PrefillTerms(speed.constant, linear, attention)
+
+
+def _all_reduce(case: Case) -> Any:
+    """All-reduces of tensor parallelism per prefilled token, where the study asks for them [s/token]."""
+    gpu, model = case.deployment.gpu, case.model
+    if not case.deployment.prefill.all_reduce:
+        return 0.0
+    if gpu.peer_link is None or model.hidden_size is None:
+        raise MissingNumberError("deployment.prefill.all_reduce needs deployment.gpu.peer_link and model.hidden_size")
+    return prefill.all_reduce_seconds_per_token(
+        reductions=2 * model.layers, hidden_size=model.hidden_size, bytes_per_element=2.0,
+        tensor_parallel=case.deployment.tensor_parallel, bandwidth=gpu.peer_link)
 
 
 @dataclass(frozen=True)
@@ -95,7 +112,8 @@ def fetch_terms(case: Case, tier: str) -> FetchTerms:
         raise MissingNumberError(f"tiers.{tier}.read_bandwidth is not given; it is needed to time a fetch")
     devices = np.asarray(record.read_bandwidth, float) * record.count * record.efficiency
     links, latency = _hops(case, tier)
-    every = np.stack(np.broadcast_arrays(devices, *links))
+    own = devices / case.deployment.instances if record.scope == "instance" else devices
+    every = np.stack(np.broadcast_arrays(own, *links))
     slowest, in_turn = transfer.path_bandwidth(bandwidth=every), 1.0 / np.sum(1.0 / every, axis=0)
     wire = slowest if record.pipelined else in_turn
     bandwidth = wire if record.decode_rate is None else transfer.compressed_bandwidth(

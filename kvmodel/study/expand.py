@@ -120,7 +120,8 @@ def _swept(study: LoadedStudy, path: str, spec: Any) -> Values | None:
     if not isinstance(spec, list) or not spec:
         raise _BadPath([_problem(study, place, "needs a list of values, {linspace: [from, to, count]} or "
                                                "{geomspace: [from, to, count]}")])
-    if all(isinstance(value, str) and not value.lstrip("+-.$ ")[:1].isdigit() for value in spec):
+    if all(isinstance(value, bool) or (isinstance(value, str) and not value.lstrip("+-.$ ")[:1].isdigit())
+           for value in spec):
         _require_path(study, path, place)
         return None
     return _values(study, path, spec, place)

@@ -45,5 +45,7 @@ class Slo(Record):
 
     ttft: Percentile
     """Time to first token of a turn."""
-    tpot: Percentile
+    tpot: Percentile | None = None
     """Time per output token of a turn."""
+    end_to_end: Percentile | None = None
+    """Time from the request to the last token of a turn."""

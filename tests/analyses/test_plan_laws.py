@@ -162,6 +162,42 @@ def test_study_repr_says_what_it_is():
     assert "Llama-3.1-8B" in repr(study()) and "hbm > dram > nvme" in repr(study())
 
 
-def test_every_quantity_told_is_declared_with_its_dimension(table):
-    told = {row.quantity: row.unit for row in table}
+def test_every_quantity_told_is_declared_with_its_dimension():
+    limits = {"ttft": {"p95": "2 s"}, "tpot": {"p95": "50 ms"}, "end_to_end": {"p95": "30 s"}}
+    told = {row.quantity: row.unit for row in planned(slo=limits)}
     assert told == QUANTITIES
+
+
+def test_a_slow_tier_never_makes_an_arm_worse_than_without_it():
+    """What is not worth fetching from below is still found above, as far as it is there."""
+    slow = {"dram": {"kind": "dram", "capacity": "2 TiB", "read_bandwidth": "1 MB/s"}}
+    found = planned(tiers={"hbm": {"kind": "hbm"}, **slow}, compare=["local_reuse", "all_tiers"])
+    for quantity in ("reuse.timely", "reuse.saved_prefill"):
+        alone, both = (found.value(quantity, arm=arm, tier="", population="") for arm in ("local_reuse", "all_tiers"))
+        assert both == pytest.approx(alone, rel=1e-6)
+    assert found.value("reuse.timely", arm="all_tiers", tier="dram", population="") == pytest.approx(0, abs=1e-12)
+
+
+def test_an_end_to_end_limit_only_takes_away():
+    limits = {"ttft": {"p95": "2 s"}, "tpot": {"p95": "50 ms"}}
+    without, within = planned(slo=limits), planned(slo={**limits, "end_to_end": {"p95": "4 s"}})
+    for arm in ("local_reuse", "all_tiers"):
+        for quantity in ("goodput.largest_session_rate", "latency.qualified"):
+            assert within.value(quantity, arm=arm) <= without.value(quantity, arm=arm) + 1e-12
+    assert without.value("latency.ttft_in_time", arm="all_tiers") == within.value("latency.ttft_in_time", arm="all_tiers")
+
+
+def test_the_operating_rate_is_within_the_largest(table):
+    for arm in ("local_reuse", "all_tiers"):
+        largest, operating, qualified = (table.value(f"goodput.{name}", arm=arm) for name in (
+            "largest_session_rate", "operating_rate", "qualified_sessions_per_second"))
+        assert 0 < qualified <= operating <= largest
+
+
+def test_a_tier_of_every_instance_is_a_share_of_its_devices():
+    """Two instances with half the memory each keep no more than one shared memory of the whole."""
+    shared, split = (planned(tiers__dram__scope=scope, compare=["all_tiers"]) for scope in ("node", "instance"))
+    assert split.value("capacity.bytes", tier="dram") == shared.value("capacity.bytes", tier="dram")
+    assert split.value("cost.rate", tier="dram") == shared.value("cost.rate", tier="dram")
+    assert 2 * split.value("capacity.retained_tokens", tier="dram") == pytest.approx(
+        shared.value("capacity.retained_tokens", tier="dram"))

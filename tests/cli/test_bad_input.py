@@ -34,7 +34,7 @@ BROKEN = {
     "tabs": ("  gpu:", "\tgpu:", ["spaces, not tabs"]),
     "unclosed": ("slo: {", "slo: {{", None),
     "GPUs do not divide": ("tensor_parallel: 1", "tensor_parallel: 4", ["whole multiple of tensor_parallel"]),
-    "missing section": ("slo: {ttft: {p95: 2 s}, tpot: {p95: 50 ms}}\n", "slo: {ttft: {p95: 2 s}}\n", ["tpot"]),
+    "missing limit": ("slo: {ttft: {p95: 2 s}, tpot: {p95: 50 ms}}\n", "slo: {tpot: {p95: 50 ms}}\n", ["slo", "ttft"]),
     "scientific prefill both ways": ("mfu: 0.5", "mfu: 0.5, seconds_per_token: 1 us/token", ["either mfu or"]),
     "swept path unknown": ("slo:", "sweep: {tiers.dram.capacty: [1 TiB, 2 TiB]}\nslo:", ["sweep", "capacity"]),
     "swept unit wrong": ("slo:", "sweep: {tiers.dram.capacity: [1 s, 2 s]}\nslo:", ["sweep", "a size in bytes"]),
