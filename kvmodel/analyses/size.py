@@ -244,9 +244,8 @@ def _bytes(llm: Llm, tp: int = 1) -> list[_Bytes]:
 def _group_answer(size: _Bytes) -> dict[str, Any]:
     group = size.group
     answer = {"kind": group.kind, "layers": group.layers, "growing_bytes_per_token": _plain(size.growing)}
-    for name in ("window", "chunk", "encoder_tokens"):
-        if getattr(group, name, 0):
-            answer[name] = getattr(group, name)
+    fields = vars(group)  # a record's fields; asking for one it does not have is slow
+    answer |= {name: fields[name] for name in ("window", "chunk", "encoder_tokens") if fields.get(name)}
     if size.bounded:  # what each token adds until the window is full
         answer["bytes_per_token_below_window"] = _plain(size.growing + size.below)
         answer["bounded_bytes"] = _plain(size.bounded)
@@ -278,7 +277,7 @@ def _growth(sizes: list[_Bytes], share: Callable[[Any], float] = lambda group: 1
         fixed += part * (size.bounded + size.state)
         if part and size.below:
             windows += part * size.below
-            limits.append(getattr(size.group, "window", 0) or size.group.chunk)
+            limits.append(vars(size.group).get("window") or size.group.chunk)
     below_window = growing + indexer + windows
     if growing or not limits:
         return _Growth(growing, indexer, below_window, fixed, None)

@@ -65,7 +65,7 @@ class Vllm(EngineRecord):
     def layout(self, llm: Model, parallel: Parallel = Parallel(), max_model_len: int | None = None) -> Layout:
         """Groups of layers and bytes of a block on one rank."""
         divisible_heads(llm, parallel.attention_tp, "vllm")
-        grows = llm.growing_bytes_per_token or any(getattr(group, "kv_heads", 0) for group in llm.attention)
+        grows = any("kv_heads" in vars(group) for group in llm.attention) or llm.growing_bytes_per_token
         length = 1 if grows else request_length(llm, max_model_len)  # a block of states alone is a whole request
         draft = llm.draft_attention if self.speculative_tokens else ()
         return _layout(
@@ -75,12 +75,12 @@ class Vllm(EngineRecord):
 
     def blocks_for(self, layout: Layout, tokens: Any, parallel: Parallel = Parallel()) -> Any:
         """Blocks one running request of `tokens` may need at most, over all groups; an array like tokens."""
-        return sum(self._group_blocks(group, np.asarray(tokens, float), parallel) for group in layout.groups)
+        tokens, flight = np.asarray(tokens, float), self._tokens_in_flight(parallel)
+        return sum(self._group_blocks(group, tokens, flight, parallel.dcp) for group in layout.groups)
 
-    def _group_blocks(self, group: Group, tokens: Any, parallel: Parallel) -> Any:
-        flight = self._tokens_in_flight(parallel)
+    def _group_blocks(self, group: Group, tokens: Any, flight: int, dcp: int) -> Any:
         if group.role == "tokens":
-            return np.ceil(np.ceil(tokens / parallel.dcp) / group.block)
+            return np.ceil(np.ceil(tokens / dcp) / group.block)
         if group.role == "window":
             return np.ceil(np.minimum(group.limit - 1 + flight, tokens) / group.block) + 1
         if group.role == "chunk":
@@ -144,9 +144,10 @@ class Vllm(EngineRecord):
 
     def _held_bytes(self, llm: Model, length: int, parallel: Parallel) -> float:
         """KV bytes of a request on one rank as the model defines them."""
-        growing = llm.rank_growing_bytes_per_token(parallel.attention_tp) * length
-        rest = llm.rank_sequence_bytes(length, parallel.attention_tp) - growing
-        return float(growing / parallel.dcp + rest) / parallel.pp
+        held = llm.rank_sequence_bytes(length, parallel.attention_tp)
+        if parallel.dcp > 1:  # only what grows is spread over these ranks
+            held = held - llm.rank_growing_bytes_per_token(parallel.attention_tp) * length * (1 - 1 / parallel.dcp)
+        return float(held) / parallel.pp
 
     @staticmethod
     def _shown_block(layout: Layout) -> int:
