@@ -13,7 +13,7 @@ from kvmodel.engines import Parallel
 from kvmodel.engines.engine import version_number
 from kvmodel.engines.sglang import Sglang
 from kvmodel.engines.vllm import TOKENS_BY_CONCURRENCY, Vllm
-from kvmodel.errors import KvmodelError, PresetError
+from kvmodel.errors import KvmodelError
 from kvmodel.presets import catalogue
 from kvmodel.system.config_json import read_config, read_config_file
 from kvmodel.system.llm import Llm
@@ -127,17 +127,23 @@ def _model(case: Mapping[str, Any], configs: Path) -> Llm:
     if case.get("config_file"):
         return read_config_file(configs / str(case["config_file"]))
     words = re.sub(r"\(.*?\)", "", str(case.get("model", ""))).strip().split("/")[-1].strip().lower()
-    for name in dict.fromkeys((words, *(re.sub(pattern, "", words) for pattern in _SUFFIXES))):
-        try:
-            return Llm(**catalogue.load("llms", name).fields)
-        except PresetError:
-            continue
+    known = catalogue.names("llms")
+    name = words if words in known else next((name for name in known if _geometry(name) == _geometry(words)), None)
+    if name is not None:
+        return Llm(**catalogue.load("llms", name).fields)
     if (shape := _stated_shape(f"{case.get('model')} {case.get('note')}")) is not None:
         return shape
     raise UnknownCaseError(f"no config.json, preset or stated shape for {case.get('model')!r}")
 
 
-_SUFFIXES = (r"-(instruct|it|chat|base)(-\d+)?$", r"^nvidia-", r"^nvidia-|-(instruct|it|chat|base)(-\d+)?$")
+_SAME_GEOMETRY = re.compile(
+    r"meta|nvidia|hf|instruct|it|chat|base|thinking|preview|qat|gguf|bf16|fp8|fp4|nvfp4|mxfp4|int4|int8|awq|gptq|bnb|dynamic|"
+    r"[48]bit|w\da\d+|q\d(_\w+)?|\d{4}")
+
+
+def _geometry(name: str) -> tuple[str, ...]:
+    """Words of a model's name without those that change neither layers nor heads: tuning, weight format, date."""
+    return tuple(word for word in re.split(r"[-\s]+", name.lower()) if word and not _SAME_GEOMETRY.fullmatch(word))
 
 
 def _stated_shape(text: str) -> Llm | None:

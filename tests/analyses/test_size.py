@@ -239,6 +239,17 @@ def test_verdicts(change: dict, verdict: str, tmp_path: Path) -> None:
     assert evaluate_case({**CASE, **change}, tmp_path).verdict == verdict
 
 
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B-FP8", "Qwen3-8B-AWQ", "unsloth/Qwen3-8B-GGUF",
+                                   "nvidia/Qwen3-8B-NVFP4", "Qwen3-8B (W4A16)", "Qwen/Qwen3-8B-Base"])
+def test_tuning_and_weight_format_do_not_change_the_geometry(model: str, tmp_path: Path) -> None:
+    assert evaluate_case({**CASE, "model": model}, tmp_path).verdict == "reproduced"
+
+
+@pytest.mark.parametrize("model", ["deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "Qwen/Qwen3-8B-Omni", "Qwen/Qwen3"])
+def test_another_model_is_not_taken_for_one_we_know(model: str, tmp_path: Path) -> None:
+    assert evaluate_case({**CASE, "model": model}, tmp_path).verdict == "not modelled"
+
+
 def test_bad_case_files_report_all_problems(tmp_path: Path) -> None:
     with pytest.raises(StudyError) as error:
         size_cases.size_cases({"cases": [{"id": "a"}, {"id": "b", "engine": "vllm", "tp": 0}]})
