@@ -141,12 +141,18 @@ def _study_text(model: str, gpu: str, tiers: list[str], tensor_parallel: int, kv
                 "gpu": {"preset": gpu, "count": tensor_parallel},
                 "tensor_parallel": tensor_parallel,
                 "engine": {"kind": "logical"},
-                "prefill": {"mfu": mfu},
+                "prefill": {"mfu": mfu, "all_reduce": tensor_parallel > 1 and _has_peer_link(gpu)},
             },
             "tiers": {"hbm": {"kind": "hbm"}, **{name: record for name, _, record in named}},
             "workload": {"one": workload},
         }
     )
+
+
+def _has_peer_link(gpu: str) -> bool:
+    from kvmodel.presets import catalogue
+
+    return gpu in catalogue.names("gpus") and "peer_link" in catalogue.load("gpus", gpu).fields
 
 
 def _tier(text: str) -> tuple[str, str, dict[str, Any]]:

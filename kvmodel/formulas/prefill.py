@@ -20,6 +20,7 @@ __all__ = [
     "attention_pairs",
     "attention_seconds_per_token_squared",
     "chunk_count",
+    "chunk_terms",
     "chunked_prefill_seconds",
     "linear_seconds_per_token",
     "prefill_flops",
@@ -193,6 +194,21 @@ def chunked_prefill_seconds(
     return whole + further * step_seconds + reread_seconds_per_token * reread
 
 
+def chunk_terms(
+    chunk_tokens: ArrayLike, *, step_seconds: ArrayLike = 0.0, reread_seconds_per_token: ArrayLike = 0.0
+) -> tuple[NDArray, NDArray]:
+    """What computing in chunks adds to the linear [s/token] and the attention term [s/token^2] of the prefill law.
+
+        step / chunk,   reread / (2 chunk)
+
+    `chunked_prefill_seconds` with the number of further chunks taken as (n - p)/chunk, where it is half a chunk less in
+    the mean: half a step and half a rereading of the prefix too long, which is little for many chunks. Arguments as
+    there; chunk = inf adds nothing. Derived here: sum over j = 1..k of (p + j chunk) with k = (n - p)/chunk - 1/2.
+    """
+    chunk = np.asarray(chunk_tokens, float)
+    return step_seconds / chunk, reread_seconds_per_token / (2.0 * chunk)
+
+
 def all_reduce_seconds_per_token(
     *,
     reductions: ArrayLike,
@@ -231,10 +247,10 @@ def activation_seconds_per_token(
     The other reason why efficiency falls with faster arithmetic and with TP: norms run whole on every rank. What the
     products themselves read and write is in their own rate. layers [1]; hidden_size [elements]; tensor_parallel
     [ranks]; bandwidth: effective HBM bandwidth of one rank [B/s]; bytes_per_element [bytes]; replicated, sharded:
-    elements read and written per layer, in units of hidden_size [1]. Their defaults count a decoder with two norms fused
-    with the residual sum (read 2, write 2, each), rotary embedding of queries and keys (2.5) and a gated activation of
-    width 3.5 (read 7, write 3.5). Infinite bandwidth gives 0. Derived here; wrong by as much as the engine fuses less or
-    more.
+    elements read and written per layer, in units of hidden_size [1]. Their defaults count a decoder with two norms
+    fused with the residual sum (read 2, write 2, each), rotary embedding of queries and keys (2.5) and a gated
+    activation of width 3.5 (read 7, write 3.5). Infinite bandwidth gives 0. Derived here; wrong by as much as the
+    engine fuses less or more.
     """
     elements = np.asarray(layers, float) * hidden_size * (replicated + sharded / np.asarray(tensor_parallel, float))
     return elements * bytes_per_element / bandwidth

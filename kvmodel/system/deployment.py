@@ -25,6 +25,13 @@ class Prefill(Record):
     """Measured linear term on one engine instance."""
     seconds_per_token_squared: Annotated[Any, Quantity("s/token^2", ge=0)] | None = None
     """Measured attention term on one engine instance."""
+    all_reduce: bool = False
+    """Add the all-reduces of tensor parallelism over gpu.peer_link to the predicted terms, so that efficiency falls
+    with it; mfu is then that of one GPU."""
+    chunk_tokens: Annotated[Any, Quantity("token", gt=0)] | None = None
+    """Tokens of a chunk where prompts are computed in chunks between decode steps; measured terms have it in them."""
+    step_seconds: Seconds = 0.0
+    """Time each further chunk adds: launch, and the decode tokens that ride along."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Prefill:

@@ -194,3 +194,26 @@ def test_decode_of_few_sequences_reads_few_experts():
     one, many = (timing.decode_lines(case, 0.0, b)[0, 0] for b in (1.0, 1000.0))
     assert many == pytest.approx(timing.decode_lines(case, 0.0)[0, 0])
     assert one == pytest.approx(many * case.model.active_parameters / case.model.parameters, rel=1e-6)
+
+
+def test_efficiency_falls_with_tensor_parallelism_where_asked():
+    """All-reduces of 32 layers x 2 x 4096 x 2 B, ring factor 2 (tp - 1)/tp, over 450 GB/s (Llama-3.1-8B on H100)."""
+
+    def terms(tp, **more):
+        return timing.prefill_terms(case_of(deployment__tensor_parallel=tp, deployment__gpu__count=tp, **more))
+
+    plain, with_reduce = terms(4), terms(4, deployment__prefill__all_reduce=True)
+    assert with_reduce.linear - plain.linear == pytest.approx(64 * 4096 * 2 * 1.5 / 450e9)
+    assert terms(1, deployment__prefill__all_reduce=True).linear == terms(1).linear
+    assert terms(8, deployment__prefill__all_reduce=True).linear * 8 > terms(1).linear
+
+
+def test_chunks_cost_steps_and_rereading():
+    """1,024-token chunks, 2 ms each: 2 ms / 1,024 per token; 131,072 B over 3.35 TB/s reread, half a chunk."""
+    plain = timing.prefill_terms(case_of())
+    chunked = timing.prefill_terms(
+        case_of(deployment__prefill__chunk_tokens=1024, deployment__prefill__step_seconds=2e-3)
+    )
+    bandwidth = case_of().deployment.gpu.memory_bandwidth
+    assert chunked.linear - plain.linear == pytest.approx(2e-3 / 1024)
+    assert chunked.attention - plain.attention == pytest.approx(131_072 / bandwidth / 2048)

@@ -109,3 +109,17 @@ def test_activation_traffic_by_hand():
     each = prefill.activation_seconds_per_token(layers=80, hidden_size=8192, tensor_parallel=ranks, bandwidth=2.68e12)
     assert np.all(np.diff(each) < 0) and each[1] == said
     assert prefill.activation_seconds_per_token(layers=1, hidden_size=1, tensor_parallel=1, bandwidth=np.inf) == 0
+
+
+def test_chunks_in_the_mean_over_lengths():
+    """`chunk_terms` against the exact chunked law, averaged over lengths and cached prefixes."""
+    rng = np.random.default_rng(3)
+    n = rng.integers(4_000, 100_000, 20_000).astype(float)
+    p = np.floor(n * rng.uniform(0, 0.9, n.size))
+    costs = dict(step_seconds=3e-3, reread_seconds_per_token=1e-7)
+    exact = prefill.chunked_prefill_seconds(n, p, chunk_tokens=512.0, constant=0.0, linear=0.0, attention=0.0, **costs)
+    linear, attention = prefill.chunk_terms(512.0, **costs)
+    said = prefill.prefill_seconds(n, p, constant=0.0, linear=linear, attention=attention)
+    assert said.mean() == pytest.approx(exact.mean(), rel=0.01)
+    assert np.all(np.abs(said - exact) <= 3e-3 + 1e-7 * n)
+    assert prefill.chunk_terms(np.inf, **costs) == (0, 0)
