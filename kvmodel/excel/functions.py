@@ -32,8 +32,8 @@ _PAUSE = {"unit": "s", "bounds": {"gt": 0, "le": 1e9}}
 
 
 @block_function(
-    "KV bytes that each further token takes, over all tensor-parallel ranks together; windows and states, which do "
-    "not grow, are not in it.",
+    "KV bytes that each further token takes, over all tensor-parallel ranks together, index keys included; windows and "
+    "states, which do not grow, are not in it. Where every layer has a window: the rate below it.",
     Column("bytes_per_token", "B/token", "growing part of the KV, copies on every rank counted"),
     model=_MODEL,
     kv_dtype=_KV_DTYPE,
@@ -44,7 +44,8 @@ def kv_bytes_per_token(model: Any, kv_dtype: Any = None, tensor_parallel: Any = 
     """Growing KV bytes per token over all ranks [B/token]."""
 
     def answer(model: str, kv_dtype: str | None, ranks: float) -> float:
-        return ranks * kv_size(model, kv_dtype=kv_dtype, tp=int(ranks))["per_rank"]["growing_bytes_per_token"]
+        rank = kv_size(model, kv_dtype=kv_dtype, tp=int(ranks))["per_rank"]
+        return ranks * (rank["growing_bytes_per_token"] + rank["indexer_bytes_per_token"])
 
     return each(answer, model, kv_dtype, tensor_parallel)
 

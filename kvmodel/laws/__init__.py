@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
 
 from kvmodel.formulas import laws
+from kvmodel.laws.empirical import Empirical
 from kvmodel.laws.exponential import Exponential
 from kvmodel.laws.hyperexponential import Hyperexponential
 from kvmodel.laws.lognormal import Lognormal
@@ -24,7 +25,7 @@ from kvmodel.laws.lomax import Lomax
 from kvmodel.laws.uniform import Uniform
 from kvmodel.quantity import Record
 
-LAWS = (Exponential, Hyperexponential, Lognormal, Lomax, Uniform, Loguniform)
+LAWS = (Exponential, Hyperexponential, Lognormal, Lomax, Uniform, Loguniform, Empirical)
 
 
 class LawChoice(Record):
@@ -59,5 +60,6 @@ def law_of(number: Any) -> Any:
     """Field type: a plain `number` or a law by name; either becomes a member of formulas.laws."""
     value = Annotated[number, AfterValidator(laws.Constant), Tag("value")]
     dimension = number.__metadata__[0].dimension
-    choice = Annotated[law_choice(f"LawOf {dimension}", number), AfterValidator(lambda record: record.law()), Tag("law")]
+    record = law_choice(f"LawOf {dimension}", number)
+    choice = Annotated[record, AfterValidator(lambda record: record.law()), Tag("law")]
     return Annotated[value | choice, Discriminator(lambda given: "law" if hasattr(given, "keys") else "value")]

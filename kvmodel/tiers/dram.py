@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from kvmodel.tiers.tier import StorageTier
 
@@ -9,7 +10,6 @@ class Dram(StorageTier):
     """Host memory behind PCIe or a coherent link."""
 
     kind: Literal["dram"] = "dram"
-    host_addressable: bool = True
-    gpu_consumable: bool = False
-    survives_process: bool = False
-    survives_power_loss: bool = False
+    abilities: ClassVar[Mapping[str, bool]] = {
+        "host_addressable": True, "gpu_consumable": False, "survives_process": False, "survives_power_loss": False,
+    }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from kvmodel.quantity import Bytes, Quantity, Seconds
 from kvmodel.tiers.tier import StorageTier
@@ -10,10 +11,9 @@ class Nvme(StorageTier):
     """Flash drives: they wear with what is written."""
 
     kind: Literal["nvme"] = "nvme"
-    host_addressable: bool = False
-    gpu_consumable: bool = False
-    survives_process: bool = True
-    survives_power_loss: bool = True
+    abilities: ClassVar[Mapping[str, bool]] = {
+        "host_addressable": False, "gpu_consumable": False, "survives_process": True, "survives_power_loss": True,
+    }
 
     rated_writes: Bytes | None = None
     """Bytes one drive is rated to take over its life (TBW), for the vendor's random pattern."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from kvmodel.tiers.tier import StorageTier
 
@@ -9,7 +10,6 @@ class Remote(StorageTier):
     """Memory or flash of other hosts over the network."""
 
     kind: Literal["remote"] = "remote"
-    host_addressable: bool = False
-    gpu_consumable: bool = False
-    survives_process: bool = True
-    survives_power_loss: bool = False
+    abilities: ClassVar[Mapping[str, bool]] = {
+        "host_addressable": False, "gpu_consumable": False, "survives_process": True, "survives_power_loss": False,
+    }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import model_validator
 
 from kvmodel.quantity import Bandwidth, Bytes, Fraction, Power, Quantity, Record, Seconds
 from kvmodel.tiers.path import Hop
@@ -12,6 +15,14 @@ Count = Annotated[Any, Quantity("", ge=1, le=1e6)]
 
 class StorageTier(Record):
     """A place below the GPU's own memory that holds KV and gives it back over a path."""
+
+    abilities: ClassVar[Mapping[str, bool]] = {}
+    """What a tier of this kind can do unless a study or preset says otherwise."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_abilities(cls, given: Any) -> Any:
+        return {**cls.abilities, **given} if isinstance(given, Mapping) else given
 
     preset: str | None = None
     """Preset it comes from, with what was changed."""

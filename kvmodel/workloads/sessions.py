@@ -38,7 +38,7 @@ class Sessions(Record):
     day: tuple[DayLevel, ...] = ()
     """How the rate changes over the day, level by level; the rate is steady when absent."""
     first_tokens: law_of(Tokens)
-    """Prompt tokens of the first turn, a shared prefix at its head included."""
+    """Prompt tokens of the first turn, without the shared prefix at its head."""
     new_tokens: law_of(Tokens)
     """Prompt tokens that each later turn adds (tool results, the next question)."""
     output_tokens: law_of(Tokens)
