@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from kvmodel.formulas import laws
 from kvmodel.laws import LawChoice, law_choice, law_of
-from kvmodel.quantity import Fraction, Number, Quantity, Rate, Record, Seconds, Tokens
+from kvmodel.quantity import Fraction, Number, Quantity, Record, Seconds, Tokens
 from kvmodel.workloads.day import DayLevel
 from kvmodel.workloads.turns import Turns
 
@@ -31,7 +31,7 @@ class Sessions(Record):
     """Sessions that start at a rate, take turns over a growing context, and pause between turns."""
 
     kind: Literal["sessions"] = "sessions"
-    arrivals: Rate | None = None
+    arrivals: Annotated[Number, Quantity("/s", gt=0, le=1e9)] | None = None
     """Sessions that start per second, on the whole deployment; the mean over the day where there is a day curve."""
     agents: Annotated[Number, Quantity("", gt=0, le=1e9)] | None = None
     """A fixed population in place of arrivals: each runs one session after the other and pauses after every turn."""
