@@ -49,6 +49,9 @@ def fit_command(
         bool, typer.Option("--skip-bad-lines", help="Count lines that break their format instead of stopping.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as one JSON document.")] = False,
+    study: Annotated[
+        str | None, typer.Option("--study", help="Write this study whole, its workload replaced by the fitted one.")
+    ] = None,
     output: Annotated[str, typer.Option("-o", "--output", help="File for the result; - for stdout.")] = "-",
 ) -> None:
     """The workload section of a study, estimated from a trace, with its error."""
@@ -60,11 +63,21 @@ def fit_command(
         sort=sort,
         skip_bad_lines=skip_bad_lines,
     )
-    write_output(json.dumps(fitted, indent=2, allow_nan=False) if as_json else section(fitted), output)
+    text = json.dumps(fitted, indent=2, allow_nan=False) if as_json else section(fitted, _rest_of(study))
+    write_output(text, output)
 
 
-def section(fitted: dict[str, Any]) -> str:
-    """The workload section as YAML to paste into a study, with its evidence as comments."""
+def _rest_of(study: str | None) -> dict[str, Any]:
+    """The study's other sections; none without one."""
+    if study is None:
+        return {}
+    from kvmodel.study.source import read_tree
+
+    return {key: part for key, part in read_tree(study).data.items() if key != "workload"}
+
+
+def section(fitted: dict[str, Any], rest: dict[str, Any] | None = None) -> str:
+    """The workload section as YAML to paste into a study, or behind the rest of one, with its evidence as comments."""
     import yaml
 
     evidence, comparison = fitted["evidence"], fitted["comparison"]
@@ -72,6 +85,9 @@ def section(fitted: dict[str, Any]) -> str:
     for key in ("records", "laws") if comparison else ():
         found = comparison[key]
         lines.append(f"# {found['what']}:")
-        lines.append(f"#   largest difference {found['largest_error']:.4f}, mean {found['mean_error']:.4f}")
+        for when, name in (("", ""), (", if demand were taken as steady", "_if_stationary")):
+            errors = f"largest difference {found[f'largest_error{name}']:.4f}, mean {found[f'mean_error{name}']:.4f}"
+            lines.append(f"#   {errors}{when}")
     lines += [f"# note: {note}" for note in fitted["notes"]]
-    return "\n".join(lines) + "\n" + yaml.safe_dump({"workload": fitted["workload"]}, sort_keys=False)
+    whole = {**(rest or {}), "workload": fitted["workload"]}
+    return "\n".join(lines) + "\n" + yaml.safe_dump(whole, sort_keys=False, default_flow_style=None, width=110)

@@ -81,7 +81,8 @@ class SharedPrefix:
         until = np.rint(until / until[-1:] * np.maximum(variants - 3.0, 0.0))
         tail_count = np.diff(until, axis=0, prepend=0.0)
         tail = rank**-exponent
-        tail = tail * _power_integral(3.5, last, exponent) / np.maximum((tail_count * tail).sum(axis=0), 1e-300)
+        counted = (tail_count * tail).sum(axis=0)
+        tail = tail * np.where(counted > 0.0, _power_integral(3.5, last, exponent) / np.maximum(counted, 1e-300), 1.0)
         hot_rank = np.arange(1.0, 4.0).reshape(lead)
         count = np.concatenate([np.where(hot_rank <= variants, 1.0, 0.0), tail_count])
         weight = np.concatenate([np.broadcast_to(hot_rank**-exponent, count[:3].shape), tail])

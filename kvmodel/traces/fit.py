@@ -1,12 +1,12 @@
 """From a trace to the workload section of a study, so that real traffic can be scaled and changed.
 
-Sizes and pauses become lognormal laws, turns a geometric law, a head that many requests share a shared
-prefix. How far the laws, and how far the recorded contexts and pauses themselves, are from the trace's
-exact curve stands beside them.
+How far the section, and how far the recorded contexts and pauses themselves, are from the trace's exact curve stands
+beside it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from kvmodel.traces.columns import Trace
 from kvmodel.traces.distribution import distribution
 from kvmodel.traces.errors import TraceError
 from kvmodel.traces.fit_comparison import compared_with_exact
-from kvmodel.traces.fitted_laws import FittedLaws, fitted_laws
+from kvmodel.traces.fitted_laws import FittedKind, FittedWorkload, fitted_workload
 from kvmodel.traces.prefix_tree import run_stream
 from kvmodel.traces.session_records import SessionRecords, session_records
 
@@ -31,7 +31,7 @@ def fit_workload(trace: Trace) -> dict[str, Any]:
     records = session_records(trace, stream)
     if not np.any(~records.starts):
         raise TraceError(f"{trace.name}: no request continues another, so there are no sessions to fit")
-    fitted = fitted_laws(trace, records)
+    fitted = fitted_workload(trace, records)
     notes = []
     if not trace.common_clock or trace.duration_us is None:
         notes.append("when sessions start is not recorded: arrivals is missing and must be given")
@@ -45,41 +45,45 @@ def fit_workload(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _workload(fitted: FittedLaws) -> dict[str, Any]:
-    agents: dict[str, Any] = {"kind": "sessions"}
-    if fitted.arrivals is not None:
-        agents["arrivals"] = f"{_figure(fitted.arrivals)} /s"
-    agents["first_tokens"] = _written(fitted.first_tokens, "tokens")
-    agents["new_tokens"] = _written(fitted.new_tokens, "tokens")
-    agents["output_tokens"] = _written(fitted.output_tokens, "tokens")
-    agents["turns"] = {"geometric": {"mean": float(_figure(fitted.mean_turns))}}
-    agents["pauses"] = {
-        kind: {"share": float(_figure(share))} | _pause_written(law) for kind, (share, law) in fitted.pauses.items()
-    }
-    workload = {"agents": agents}
+def _workload(fitted: FittedWorkload) -> dict[str, Any]:
+    workload: dict[str, Any] = {kind.name: _sessions(kind, fitted.levels) for kind in fitted.kinds}
     if fitted.head_tokens:
-        tokens = f"{_figure(fitted.head_tokens)} tokens"
-        workload["head"] = {"kind": "shared_prefix", "tokens": tokens, "variants": 1}
+        workload["head"] = {"kind": "shared_prefix", "tokens": _figure(fitted.head_tokens), "variants": 1}
     return workload
 
 
-def _written(law: laws.Law, unit: str) -> Any:
-    """The law as a study states it: a plain value, or lognormal by mean and sigma."""
-    mean = f"{_figure(float(law.mean))} {unit}"
-    if isinstance(law, laws.Constant):
-        return mean
-    sigma = float(np.sqrt(np.log1p(law.variance / law.mean**2)))
-    return {"lognormal": {"mean": mean, "sigma": float(_figure(sigma))}}
+def _sessions(kind: FittedKind, levels: Sequence[float]) -> dict[str, Any]:
+    """A population as a study states it, sizes in tokens and times in seconds. New tokens are what growth leaves
+    after the answers."""
+    own = max(float(kind.growth_tokens.mean - kind.output_tokens.mean), 0.0)
+    sessions: dict[str, Any] = {"kind": "sessions"}
+    if kind.arrivals is not None:
+        sessions["arrivals"] = _figure(kind.arrivals)
+    sessions["first_tokens"] = _written(kind.first_tokens)
+    sessions["new_tokens"] = _written(kind.growth_tokens, own / max(float(kind.growth_tokens.mean), 1e-9))
+    sessions["output_tokens"] = _written(kind.output_tokens)
+    sessions["turns"] = {"equally_likely": list(kind.turns)} if len(kind.turns) > 1 else kind.turns[0]
+    sessions["pauses"] = {name: {"share": _figure(share)} | _pause(law) for name, (share, law) in kind.pauses.items()}
+    if len(levels) > 1 and kind.arrivals is not None:
+        sessions["day"] = [{"share": _figure(1 / len(levels)), "factor": _figure(level)} for level in levels]
+    return sessions
 
 
-def _pause_written(law: laws.Law) -> dict[str, Any]:
-    written = _written(law, "s")
+def _written(law: laws.Law, factor: float = 1.0) -> Any:
+    """The law as a study states it: a plain value, or its quantiles."""
+    if isinstance(law, laws.Empirical):
+        return {"empirical": {"quantiles": [_figure(factor * knot) for knot in np.asarray(law.knots)]}}
+    return _figure(factor * float(law.mean))
+
+
+def _pause(law: laws.Law) -> dict[str, Any]:
+    written = _written(law)
     return written if isinstance(written, dict) else {"constant": written}
 
 
-def _figure(value: float) -> str:
-    """Four significant digits, never in powers of ten."""
-    return f"{float(f'{value:.4g}'):.10f}".rstrip("0").rstrip(".")
+def _figure(value: float) -> float:
+    """Four significant digits."""
+    return float(f"{value:.4g}")
 
 
 def _evidence(trace: Trace, records: SessionRecords) -> dict[str, Any]:

@@ -30,7 +30,8 @@ class SessionRecords:
 
     `parent`: the request it continues, NEVER for the first of a session. `session`: its session, numbered
     from 0. `head_tokens`: leading tokens in a head common to many requests. `new_tokens`: input tokens
-    that neither its parent's input nor its parent's output explains (0 for first requests). `pause_s`: the
+    that neither its parent's input nor its parent's output explains (0 for first requests). `kept_tokens`: leading
+    input tokens its parent also had; `seen_tokens`: those any earlier request had. `pause_s`: the
     client's pause where recorded, else arrival to arrival (NaN for first requests, and where there is no
     clock). `pause_kind`: index into PAUSE_KINDS.
     """
@@ -39,6 +40,8 @@ class SessionRecords:
     session: np.ndarray
     head_tokens: np.ndarray
     new_tokens: np.ndarray
+    kept_tokens: np.ndarray
+    seen_tokens: np.ndarray
     pause_s: np.ndarray
     pause_kind: np.ndarray
 
@@ -68,7 +71,9 @@ def session_records(trace: Trace, stream: RunStream) -> SessionRecords:
     size = trace.block_tokens or 1
     later = parent >= 0
     output = np.maximum(trace.output_tokens[parent], 0)
-    explained = np.minimum(kept * size, trace.input_tokens) + output
+    kept_tokens = np.where(later, np.minimum(kept * size, trace.input_tokens), 0)
+    explained = kept_tokens + output
+    leading = np.bincount(stream.request, weights=stream.blocks * seen, minlength=trace.requests).astype(np.int64)
     pause = np.full(trace.requests, np.nan)
     if trace.time_us is not None:
         pause[later] = (trace.time_us[later] - trace.time_us[parent[later]]) / MICROSECONDS
@@ -78,6 +83,8 @@ def session_records(trace: Trace, stream: RunStream) -> SessionRecords:
         parent=parent,
         session=_numbered(parent),
         head_tokens=np.minimum(head * size, trace.input_tokens),
+        kept_tokens=kept_tokens,
+        seen_tokens=np.minimum(leading * size, trace.input_tokens),
         new_tokens=np.where(later, np.maximum(trace.input_tokens - explained, 0), 0),
         pause_s=pause,
         pause_kind=np.where(later, trace.pause_kind, PAUSE_KINDS.index("unknown")),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Discriminator, Tag
+import numpy as np
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from kvmodel.formulas import laws
 from kvmodel.quantity import Number, Quantity, Record
@@ -22,12 +23,26 @@ class Geometric(Record):
 class TurnsLaw(Record):
     """A law of the number of turns."""
 
-    geometric: Geometric
+    geometric: Geometric | None = None
     """After every turn the session goes on with the same probability."""
+    equally_likely: Annotated[tuple[Annotated[int, Field(ge=1, le=100_000)], ...], Field(min_length=1)] | None = None
+    """Numbers of turns, each as likely as the others; read off data."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> TurnsLaw:
+        if (self.geometric is None) == (self.equally_likely is None):
+            raise ValueError("needs exactly one law of geometric, equally_likely")
+        return self
+
+    def law(self) -> laws.Turns:
+        """The law itself (a member of formulas.laws)."""
+        if self.geometric is not None:
+            return laws.GeometricTurns(self.geometric.mean)
+        return laws.TabulatedTurns(np.bincount(self.equally_likely)[1:].astype(float))
 
 
 Turns = Annotated[
     Annotated[MeanTurns, AfterValidator(laws.FixedTurns), Tag("value")]
-    | Annotated[TurnsLaw, AfterValidator(lambda record: laws.GeometricTurns(record.geometric.mean)), Tag("law")],
+    | Annotated[TurnsLaw, AfterValidator(lambda record: record.law()), Tag("law")],
     Discriminator(lambda given: "law" if hasattr(given, "keys") else "value"),
 ]

@@ -10,6 +10,7 @@ from scipy import integrate, stats
 
 from kvmodel.formulas.laws import (
     Constant,
+    Empirical,
     Exponential,
     FixedTurns,
     Gamma,
@@ -36,7 +37,7 @@ SMOOTH = {
     "lomax": (Lomax(2.5, 3.0), stats.lomax(2.5, scale=3.0)),
 }
 MIXTURE = Mixture((3.0, 1.0), (Exponential(1.0), Lognormal(20.0, 1.5)))
-ALL = [pair[0] for pair in SMOOTH.values()] + [MIXTURE]
+ALL = [pair[0] for pair in SMOOTH.values()] + [MIXTURE, Empirical((1.0, 2.0, 5.0, 40.0))]
 positive = st.floats(1e-3, 1e4)
 
 
@@ -173,3 +174,33 @@ def test_arrays_equal_scalars():
             assert np.allclose(
                 many.restricted_mean(t[:, None, None])[:, i, j], one.restricted_mean(t), rtol=1e-12
             )
+
+
+def test_empirical_is_a_mixture_of_uniforms():
+    """Knots 1, 2, 5: half uniform on [1, 2], half on [2, 5]; equal neighbours are an atom."""
+    law, other = Empirical((1.0, 2.0, 5.0)), Mixture((0.5, 0.5), (Uniform(1.0, 2.0), Uniform(2.0, 5.0)))
+    t, s = np.linspace(0.0, 6.0, 25), np.array([1e-7 + 1e-6j, 0.3 + 2.0j, 4.0 + 90.0j])
+    assert np.allclose(law.cdf(t), other.cdf(t)) and np.allclose(law.restricted_mean(t), other.restricted_mean(t))
+    assert np.allclose(law.laplace_deficit(s), other.laplace_deficit(s), rtol=1e-6)
+    assert (law.mean, law.second_moment) == (pytest.approx(2.5), pytest.approx(other.second_moment))
+    atom = Empirical((3.0, 3.0, 4.0))
+    assert list(atom.cdf(np.array([2.9, 3.0]))) == [0.0, 0.5]
+
+
+def test_empirical_law_of_data_keeps_the_mean():
+    values = np.random.default_rng(1).lognormal(3.0, 1.0, 5_000)
+    law = Empirical.of(values)
+    assert law.mean == pytest.approx(values.mean())
+    assert law.quantile(0.5) == pytest.approx(np.median(values), rel=1e-9)
+
+
+def test_empirical_arrays_equal_scalars():
+    knots = np.array([[1.0, 2.0], [3.0, 2.0], [7.0, 9.0]])
+    t, s = np.array([[2.0, 2.5], [6.0, 1.0]]), np.array([[0.1 + 1.0j, 0.2 + 2.0j]])
+    law = Empirical(knots)
+    for k in range(2):
+        one = Empirical(knots[:, k])
+        assert np.allclose(law.cdf(t)[:, k], one.cdf(t[:, k]))
+        assert np.allclose(law.restricted_mean(t)[:, k], one.restricted_mean(t[:, k]))
+        assert np.allclose(law.quantile(np.array([[0.3], [0.8]]))[:, k], one.quantile(np.array([0.3, 0.8])))
+        assert np.allclose(law.laplace_deficit(s)[:, k], one.laplace_deficit(s[:, k]))

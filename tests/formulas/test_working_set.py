@@ -94,3 +94,16 @@ def test_retention_bounds_the_working_set():
     stream = SessionStream(0.1, Constant(100.0), retention=50.0)
     assert working_set_mean([stream], np.array([10.0, 50.0, 1e9])) == pytest.approx([100.0, 500.0, 500.0])
     assert characteristic_time([stream], 1e6) <= 50.0
+
+
+@pytest.mark.parametrize("variants", [1, 2, 3, 4, 5, 8, 60, 5_000])
+@pytest.mark.parametrize("exponent", [0.0, 0.7, 1.0, 1.2])
+def test_groups_of_variants_add_up(variants, exponent):
+    """Gauss groups against all variants: whole counts, shares that sum to one, and E of a smooth function of
+    popularity (variants touched among 3 n draws) within 3 %."""
+    grouped = SharedPrefix.zipf(10.0, variants, exponent)
+    every = SharedPrefix.explicit(10.0, np.arange(1.0, variants + 1.0) ** -exponent)
+    assert grouped.count.sum() == variants and np.all(grouped.count == np.rint(grouped.count))
+    assert (grouped.share * grouped.count).sum() == pytest.approx(1.0)
+    touched = [(p.count * -np.expm1(-3.0 * variants * p.share)).sum() for p in (grouped, every)]
+    assert touched[0] == pytest.approx(touched[1], rel=0.03)

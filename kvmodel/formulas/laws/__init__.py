@@ -14,12 +14,14 @@ generating-function argument.
 
 from kvmodel.formulas.laws.closed import Constant, Exponential, Gamma, Loguniform, Uniform
 from kvmodel.formulas.laws.composite import Mixture, Sum
+from kvmodel.formulas.laws.empirical import Empirical
 from kvmodel.formulas.laws.law import Law
 from kvmodel.formulas.laws.tails import Lognormal, Lomax, Weibull
 from kvmodel.formulas.laws.turns import FixedTurns, GeometricTurns, TabulatedTurns, Turns
 
 __all__ = [
     "Constant",
+    "Empirical",
     "Exponential",
     "FixedTurns",
     "Gamma",
