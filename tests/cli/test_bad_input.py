@@ -17,7 +17,7 @@ BROKEN = {
     "unknown key in a tier": ("capacity: 256 GiB", "capacty: 256 GiB", ["tiers.dram.capacty", "did you mean 'capacity'"]),
     "wrong dimension": ("capacity: 256 GiB", "capacity: 256 GiB/s", ["tiers.dram.capacity", "a size in bytes", "64 GiB"]),
     "no unit after a multiple": ("capacity: 256 GiB", "capacity: 2G", ["GB (powers of 1000)", "GiB (powers of 1024)"]),
-    "negative": ("arrivals: 0.2 /s", "arrivals: -0.2 /s", ["workload.chat.arrivals", "at least 0"]),
+    "negative": ("arrivals: 0.2 /s", "arrivals: -0.2 /s", ["workload.chat.arrivals", "more than 0"]),
     "absurd": ("capacity: 256 GiB", "capacity: 1e30 B", ["tiers.dram.capacity", "at most"]),
     "a share above 1": ("mfu: 0.5", "mfu: 1.5", ["deployment.prefill.mfu", "at most 1"]),
     "duplicate key": ("tensor_parallel: 1", "tensor_parallel: 1\n  tensor_parallel: 2", ["tensor_parallel", "duplicate"]),
