@@ -25,6 +25,9 @@ from kvmodel.formulas import decode, latency, queueing
 from kvmodel.system.case import Case
 
 
+NO_TIME = 1e-30  # share of its time that a saturated instance has left for decoding; not 0, so that 0 / 0 cannot arise
+
+
 @dataclass(frozen=True)
 class Load:
     """Everything about one arm at one rate; arrays over the study's axes, tiers on axis 0 where said."""
@@ -166,13 +169,11 @@ def _decoding(case: Case, traffic: Sequence[Traffic], prefill_utilisation: Any) 
     output = sum(t.turn_rate * t.sessions.output_tokens.mean for t in traffic)
     context = sum(t.turn_rate * (t.prompt_tokens / (1 + t.returns) + t.sessions.output_tokens.mean) for t in traffic)
     context = context / turn_rate + fixed_tokens(case)
-    left = np.maximum(1 - np.asarray(prefill_utilisation, float), 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        idle = in_front(decode_lines(case, context), case.axes, inner=2)
-        lines = np.where(left > 0, idle / np.where(left > 0, left, 1.0), np.inf)
+    left = np.maximum(1 - np.asarray(prefill_utilisation, float), NO_TIME)
+    lines = in_front(decode_lines(case, context), case.axes, inner=2) / left
     batch = decode.mean_concurrency(output / case.deployment.instances, lines[0], lines[1]).sequences
-    with np.errstate(invalid="ignore"):
-        step = np.max(lines[0] + np.where(lines[1] > 0, lines[1] * batch, 0.0), axis=0)
+    step = np.where(left > NO_TIME, np.max(lines[0] + lines[1] * np.where(np.isfinite(batch), batch, 0.0), axis=0), np.inf)
+    step = np.where(np.isfinite(batch), step, np.inf)
     return _Decoding(batch, batch * context, step, lines)
 
 
