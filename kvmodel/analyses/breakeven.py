@@ -79,7 +79,7 @@ class Restore:
     @property
     def service(self) -> Any:
         """Time the restore occupies the path [s]."""
-        return self.path.per_token * np.asarray(self.question.prefix, float)
+        return self.path.fixed - self.path.waiting + self.path.per_token * np.asarray(self.question.prefix, float)
 
     @property
     def beside_bytes(self) -> Any:
@@ -157,7 +157,7 @@ def _verdict(r: Restore) -> Iterator[Answer]:
     )
     yield Answer(
         "path.bytes",
-        r.path.bytes_per_token * np.asarray(r.question.prefix, float),
+        r.path.nbytes(r.question.prefix),
         "B",
         "bytes the path moves for the prefix",
         tier=r.tier,
@@ -174,10 +174,10 @@ def _thresholds(r: Restore) -> Iterator[Answer]:
         tier=r.tier,
         flags=(SHORT,) if r.predicted and np.any((shortest > 0) & (shortest < COMPUTE_BOUND)) else (),
     )
-    moved = r.path.bytes_per_token * np.asarray(r.question.prefix, float)
+    moved = r.path.nbytes(r.question.prefix)
     yield Answer(
         "breakeven.bandwidth",
-        breakeven.break_even_bandwidth(moved, saved=r.saved, fixed=r.path.fixed + r.beside_bytes),
+        breakeven.break_even_bandwidth(moved, saved=r.saved, fixed=r.path.waiting + r.beside_bytes),
         "B/s",
         "least path bandwidth at which this prefix is worth fetching",
         tier=r.tier,
@@ -246,7 +246,7 @@ def _prefetch(r: Restore) -> Iterator[Answer]:
         "what the request still waits for a fetch issued the lead time before it: accepted is not ready",
         tier=r.tier,
     )
-    moved = r.path.bytes_per_token * np.asarray(r.question.prefix, float)
+    moved = r.path.nbytes(r.question.prefix)
     yield Answer(
         "prefetch.waste",
         latency.prefetch_waste_bytes(moved, used_probability=r.question.used),
@@ -258,7 +258,7 @@ def _prefetch(r: Restore) -> Iterator[Answer]:
 
 def _operations(case: Case, r: Restore) -> Iterator[Answer]:
     """Small operations cost CPU, large ones block an urgent restore."""
-    record, moved = case.tiers[r.tier], r.path.bytes_per_token * np.asarray(r.question.prefix, float)
+    record, moved = case.tiers[r.tier], r.path.nbytes(r.question.prefix)
     largest = moved if record.largest_transfer is None else np.minimum(record.largest_transfer, moved)
     yield Answer(
         "path.copies", transfer.copy_count(moved, copy_bytes=largest), "", "copies of the largest transfer", tier=r.tier

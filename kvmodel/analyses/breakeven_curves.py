@@ -53,9 +53,7 @@ def _over_prefix(terms: timing.PrefillTerms, found: list[Restore]) -> Iterator[A
             )
         yield Answer(
             "breakeven.bandwidth",
-            breakeven.break_even_bandwidth(
-                r.path.bytes_per_token * PREFIXES, saved=terms.saved(PREFIXES), fixed=r.path.fixed
-            ),
+            breakeven.break_even_bandwidth(r.path.nbytes(PREFIXES), saved=terms.saved(PREFIXES), fixed=r.path.waiting),
             "B/s",
             "least path bandwidth at which the prefix is worth fetching",
             tier=r.tier,

@@ -85,7 +85,7 @@ class FetchTerms:
     """fixed + per_token p to restore p tokens from one tier, alone on the path."""
 
     fixed: Any
-    """Look-up and first byte [s]."""
+    """Look-up, first byte, and windows and states of the sequence [s]."""
     per_token: Any
     """Time each token adds: bytes over bandwidth, copies, conversion [s/token]."""
     hidden: Any
@@ -98,6 +98,17 @@ class FetchTerms:
     """Host links of one instance, or of the path of one instance where the tier has none [B/s]."""
     bytes_per_token: Any
     """Bytes the path moves per token [B/token]."""
+    fixed_bytes: Any
+    """Windows and recurrent states that come with any prefix; their time is in `fixed` [B]."""
+
+    def nbytes(self, tokens: Any) -> Any:
+        """Bytes the path moves for a prefix [B]."""
+        return self.fixed_bytes + self.bytes_per_token * np.asarray(tokens, float)
+
+    @property
+    def waiting(self) -> Any:
+        """Part of `fixed` that no bandwidth shortens: look-up, first byte [s]."""
+        return self.fixed - self.fixed_bytes / self.bandwidth
 
     def seconds(self, tokens: Any, compute: Any = 0.0, wait: Any = 0.0) -> Any:
         """Time of a restore that is not hidden behind `compute` seconds of prefill of the rest [s]."""
@@ -128,8 +139,11 @@ def fetch_terms(case: Case, tier: str) -> FetchTerms:
     per_token = transfer.transfer_seconds(
         each, latency=0.0, bandwidth=bandwidth, copies=copies, seconds_per_copy=record.seconds_per_copy,
         conversion_seconds_per_byte=record.conversion)
-    return FetchTerms(fixed, per_token, np.asarray(record.hidden, float), bandwidth, devices,
-                      transfer.path_bandwidth(bandwidth=np.stack(np.broadcast_arrays(*links))), each)
+    tp = np.asarray(case.deployment.tensor_parallel, float)
+    states = tp * case.model.fixed_bytes_per_sequence(case.deployment.tensor_parallel) * np.asarray(
+        record.storage_amplification, float)
+    return FetchTerms(fixed + states / bandwidth, per_token, np.asarray(record.hidden, float), bandwidth, devices,
+                      transfer.path_bandwidth(bandwidth=np.stack(np.broadcast_arrays(*links))), each, states)
 
 
 def _hops(case: Case, tier: str) -> tuple[list[Any], Any]:

@@ -217,3 +217,15 @@ def test_chunks_cost_steps_and_rereading():
     bandwidth = case_of().deployment.gpu.memory_bandwidth
     assert chunked.linear - plain.linear == pytest.approx(2e-3 / 1024)
     assert chunked.attention - plain.attention == pytest.approx(131_072 / bandwidth / 2048)
+
+
+def test_states_and_windows_come_with_any_prefix():
+    """Gemma 3 27B keeps windows beside its growing KV: they are moved as well, however short the prefix."""
+    case = case_of(model={"preset": "gemma-3-27b"})
+    path, windows = timing.fetch_terms(case, "dram"), case.model.fixed_bytes_per_sequence()
+    assert windows > 0
+    assert path.nbytes(1000.0) == pytest.approx(windows + 1000 * case.model.growing_bytes_per_token)
+    assert path.fixed == pytest.approx(path.waiting + windows / path.bandwidth)
+    found = answers(case)
+    least = found["dram", "breakeven.bandwidth"]
+    assert least * (found["", "time.recompute"] - path.waiting) == pytest.approx(path.nbytes(20_000.0))
