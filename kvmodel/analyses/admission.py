@@ -2,9 +2,9 @@
 
 Question answered: which rule keeps the writes within the drives' budget, and how much effective reuse does it cost?
 
-A rule is two shares per population: of the KV created, how much is ever written, and of the context that returns, how
-much had been written by then. What is not admitted leaves room to the rest, so that contexts admitted stay longer than
-before; that gain is left out, so reuse under a rule is a lower bound and its writes an upper one.
+What is not admitted leaves room to the rest, so that contexts admitted stay longer than
+before; that gain is left out, so reuse under a rule is a lower bound and its writes an upper one. Shared prefixes are
+always admitted.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from kvmodel.analyses import cost, timing
-from kvmodel.analyses.serving import Load, in_front, load_of
+from kvmodel.analyses.admitted import Admitted, after_uses, beyond_length, share_of, under_rule
+from kvmodel.analyses.outcomes import in_front
+from kvmodel.analyses.serving import Load, load_of
 from kvmodel.analyses.traffic import Traffic, size_classes
 from kvmodel.errors import MissingNumberError
 from kvmodel.formulas import admission as rules
-from kvmodel.formulas import laws
 from kvmodel.policies.admission import Admission
 from kvmodel.system.case import Case
 
@@ -28,62 +29,6 @@ MOST_USES = 8  # a default of eight uses has been shipped, under which nothing w
 LONGEST = 64.0  # times the mean context: the longest prefix length looked at as a threshold
 BISECTIONS = 40
 ROUNDS = 30
-
-
-@dataclass(frozen=True)
-class Admitted:
-    """What a rule lets through of one population."""
-
-    written: Any
-    """Share of the KV it creates that is ever written."""
-    served: Any
-    """Share of its returning context that had been written before."""
-
-
-def under_rule(rule: Admission, traffic: Sequence[Traffic]) -> dict[str, Admitted]:
-    """The study's own rule: a coin per context, and second use where asked for."""
-    coin = np.asarray(rule.probability, float)
-    return {
-        t.name: Admitted(coin * part.written, coin * part.served)
-        for t, part in ((t, after_uses(t, 2 if rule.second_use else 1)) for t in traffic)
-    }
-
-
-def after_uses(t: Traffic, uses: int) -> Admitted:
-    """Blocks written at their k-th use: creation is the first, every return reads what it finds once more.
-
-    A block of turn i of a session with J returns is read J - i times, so it is written when J - i >= k - 1, and served
-    from its k-th read on.
-    """
-    beyond = [t.sessions.turns_law.survival(m) for m in range(1, uses)]  # P(J >= m)
-    m1, m2, _ = t.sessions.turns_law.factorial_moments
-    count = np.maximum(m1 - sum(beyond), 0.0)  # E (J-k+1)+
-    pairs = np.maximum(m2 / 2 - (uses - 1) * m1 + sum((uses - m) * p for m, p in enumerate(beyond, 1)), 0.0)
-    first, step = t.first.mean, t.step.mean
-    written = first * t.sessions.turns_law.survival(uses - 1) + step * count
-    served = first * count + step * pairs
-    return Admitted(_share(written, t.computed_tokens), _share(served, t.returns * t.context.mean))
-
-
-def beyond_length(t: Traffic, tokens: Any) -> Admitted:
-    """Contexts written once they are so long, shared prefix included; then with all that came before."""
-    own = np.maximum(np.asarray(tokens, float) - t.prefix_tokens, 0.0)
-    m1, m2, _ = t.sessions.turns_law.factorial_moments
-    mean = t.first.mean + m1 * t.step.mean
-    spread = t.first.variance + m1 * t.step.variance + np.maximum(m2 + m1 - m1**2, 0.0) * t.step.mean**2
-    spread = np.maximum(spread, 1e-8 * mean**2)
-    last = laws.Gamma(mean**2 / spread, spread / mean)  # of the context a session ends with
-    return Admitted(_tail_share(last, own), _tail_share(t.context, own))
-
-
-def _tail_share(law: laws.Gamma, level: Any) -> Any:
-    """E[X; X >= level] / E[X] of a gamma law: the tail of the gamma of one more order."""
-    return laws.Gamma(law.order + 1, law.scale).survival(level)
-
-
-def _share(part: Any, whole: Any) -> Any:
-    whole = np.asarray(whole, float)
-    return np.clip(np.where(whole > 0, part / np.maximum(whole, 1e-300), 0.0), 0.0, 1.0)
 
 
 def flows(
@@ -104,29 +49,14 @@ def flows(
         if case.tiers[tier].layout == "rewrite":
             written[t.name] = created * rewrites(t)
             continue
-        here = load.resident[t.name][index] * _share(rule.served, own.served) if inclusive else 0.0
+        here = load.resident[t.name][index] * share_of(rule.served, own.served) if inclusive else 0.0
         missed = load.opportunity[t.name] - load.resident[t.name][:index].sum(axis=0)
         written[t.name] = created + np.maximum(rule.served * missed - here, 0.0)
     for name in case.prefixes:
         if name in load.opportunity:
             upto = index + 1 if inclusive else index
-            missed = load.opportunity[name] - load.resident[name][:upto].sum(axis=0)
-            written[name] = np.maximum(missed, 0.0) + _heads_lost(load, name, index, admitted, stated)
+            written[name] = np.maximum(load.opportunity[name] - load.resident[name][:upto].sum(axis=0), 0.0)
     return written
-
-
-def _heads_lost(
-    load: Load, name: str, index: int, admitted: Mapping[str, Admitted], stated: Mapping[str, Admitted]
-) -> Any:
-    """Shared-prefix tokens per second that went with contexts which the rule no longer admits, and are held nowhere."""
-    lost: Any = 0.0
-    for t in load.traffic:
-        if t.prefix_name == name:
-            turns = t.arrivals * t.returns * load.residency.private[t.name][index]
-            refused = 1 - _share(admitted[t.name].served, stated[t.name].served)
-            head = t.prefix_opportunity / (1 + t.returns)
-            lost = lost + turns * refused * head * (1 - load.residency.prefix[t.name].sum(axis=0))
-    return lost
 
 
 def rewrites(t: Traffic) -> Any:
@@ -140,10 +70,7 @@ def timely_under(load: Load, tier: str, admitted: Mapping[str, Admitted], stated
     index = load.tiers.index(tier)
     total = sum(found.sum(axis=0) for found in load.timely.values())
     for t in load.traffic:
-        total = total - load.timely[t.name][index] * (1 - _share(admitted[t.name].served, stated[t.name].served))
-    for name in dict.fromkeys(t.prefix_name for t in load.traffic if t.prefix_name):
-        in_time = _share(load.timely[name][index], load.resident[name][index])
-        total = total - in_time * _heads_lost(load, name, index, admitted, stated)
+        total = total - load.timely[t.name][index] * (1 - share_of(admitted[t.name].served, stated[t.name].served))
     return total / load.prompt_rate
 
 
@@ -244,7 +171,7 @@ def _by_value(case: Case, load: Load, tier: str, judge: Judge, stated: Mapping[s
     )
     label = np.array(names)
     room = np.sum(rate, axis=0)
-    for _ in range(ROUNDS):  # refusing contexts loses shared prefixes and moves the budget, which leaves less room
+    for _ in range(ROUNDS):  # refusing contexts moves the budget, which may leave less room
         share = rules.admitted_share(score, rate, room)
         admitted = {t.name: Admitted(*(np.sum((share * weight)[label == t.name], axis=0),) * 2) for t in load.traffic}
         written = flows(case, load, tier, admitted, stated)

@@ -209,7 +209,7 @@ def _of_objects(record: Nvme, alpha: Any) -> tuple[Any, tuple[str, ...]]:
             "objects are whole erase units: nothing is copied, as long as they have a stream of their own",
         )
     return wa.object_amplification(alpha, pages, erase), (
-        "objects straddle erase units: an estimate within 20 %, greedy reclaim; measure, or use whole units",
+        "objects straddle erase units: an estimate within 15 %, greedy reclaim; measure, or use whole units",
     )
 
 

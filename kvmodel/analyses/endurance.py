@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from kvmodel.analyses import admission, capacity, cost, timing
-from kvmodel.analyses.admission import everything, fits, flows, timely_under, under_rule
+from kvmodel.analyses import capacity, cost, timing
+from kvmodel.analyses.admission import everything, fits, flows, rewrites, timely_under
+from kvmodel.analyses.admitted import under_rule
 from kvmodel.analyses.amplification import amplification_of, placements, rating_of
 from kvmodel.analyses.answer import Answer
+from kvmodel.analyses.reuse import rate_levels
 from kvmodel.analyses.serving import Load
 from kvmodel.errors import MissingNumberError
 from kvmodel.formulas import breakeven, endurance
@@ -136,12 +138,26 @@ def _flow(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[str, A
             population=name,
             tier=tier,
         )
+    factor = max(np.max(f) for f in rate_levels(case)[1])
+    busy = {name: flow * (factor if _varies(case, load, name) else 1.0) for name, flow in written.items()}
+    peak = host_bytes(case, load, tier, busy)
     flags: tuple[str, ...] = ()
     if record.write_bandwidth is not None:
-        used = wear.write_rate / (np.asarray(record.write_bandwidth, float) * record.count)
+        used = peak / (np.asarray(record.write_bandwidth, float) * record.count)
         worst = float(np.max(used))
-        flags = (f"writes need {worst:.2f} of the drives' write bandwidth",) * (worst > 0.5)
-        yield Answer("endurance.write_utilisation", used, "", "mean writes over the drives' write bandwidth", tier=tier)
+        flags = (f"writes need {worst:.2f} of the drives' write bandwidth at the busiest time of the day",) * (
+            worst > 0.5
+        )
+        yield Answer(
+            "endurance.write_utilisation",
+            used,
+            "",
+            "writes over the drives' write bandwidth, at the busiest time of the day",
+            tier=tier,
+        )
+    yield Answer(
+        "endurance.write_rate_peak", peak, "B/s", "host bytes per second at the busiest time of the day", tier=tier
+    )
     yield Answer(
         "endurance.write_rate",
         wear.write_rate,
@@ -174,16 +190,23 @@ def _flow(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[str, A
         "bytes stored per logical byte: layout, padding, copies",
         tier=tier,
     )
-    rewrites = sum(t.arrivals * t.computed_tokens * admission.rewrites(t) for t in load.traffic) / sum(
+    mean = sum(t.arrivals * t.computed_tokens * rewrites(t) for t in load.traffic) / sum(
         t.arrivals * t.computed_tokens for t in load.traffic
     )
     yield Answer(
         "endurance.rewrites",
-        rewrites if record.layout == "rewrite" else np.ones(()),
+        mean if record.layout == "rewrite" else np.ones(()),
         "",
         "bytes written per byte created, because of the way growing sessions are stored",
         tier=tier,
     )
+
+
+def _varies(case: Case, load: Load, name: str) -> bool:
+    """Whether the rate of a population, or of the users of a shared prefix, changes over the day."""
+    if name in case.sessions:
+        return bool(case.sessions[name].day)
+    return any(t.sessions.day for t in load.traffic if t.prefix_name == name)
 
 
 def _busy_day(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[str, Any]) -> Any:

@@ -10,16 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from kvmodel.analyses.admission import (
-    MOST_USES,
-    Admitted,
-    after_uses,
-    beyond_length,
-    everything,
-    flows,
-    timely_under,
-    under_rule,
-)
+from kvmodel.analyses.admission import MOST_USES, everything, flows, timely_under
+from kvmodel.analyses.admitted import Admitted, after_uses, beyond_length, under_rule
 from kvmodel.analyses.amplification import amplification_of, rating_of
 from kvmodel.analyses.answer import Answer, Curve
 from kvmodel.analyses.endurance import host_bytes, wearing_tiers

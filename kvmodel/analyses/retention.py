@@ -187,8 +187,9 @@ def _schedule(t: Traffic, stays: Sequence[Stay]) -> Iterator[Answer]:
     middle = range(1, len(stays) - 1)
     for used in itertools.chain.from_iterable(itertools.combinations(middle, n) for n in range(len(stays) - 1)):
         chain = [0, *used, len(stays) - 1]
+        shape = np.broadcast_shapes(*(np.shape(n) for s in stays for n in (s.rent, s.return_cost, s.write_cost)))
         rent, back, write = (
-            np.stack(np.broadcast_arrays(*(getattr(stays[i], what) for i in chain)))
+            np.stack([np.broadcast_to(getattr(stays[i], what), shape) for i in chain])
             for what in ("rent", "return_cost", "write_cost")
         )
         found = retention.demotion_windows(law, rent, back, write[1:], p).window

@@ -107,7 +107,7 @@ def _pins(case: Case, load: Load, marginal: dict[str, Any]) -> Iterator[Answer]:
     """Pinning the variants of a shared prefix in a tier: which pay, what they win and what they take.
 
     Without a pin a variant that is not found here is fetched from the tiers below, where they hold it, or computed
-    again. Turns that find their own context find its head with it, and need no pin.
+    again.
     """
     terms, second = timing.prefill_terms(case), cost.gpu_cost_rate(case) / case.deployment.instances
     for name, prefix in case.prefixes.items():
@@ -115,8 +115,7 @@ def _pins(case: Case, load: Load, marginal: dict[str, Any]) -> Iterator[Answer]:
         if not users:
             continue
         share = _popularity(int(prefix.variants), prefix.popularity.zipf, case.axes)
-        alone = [1 - returning(t) * load.residency.private[t.name].sum(axis=0) for t in users]  # found with no context
-        rate = share * sum(t.turn_rate * a for t, a in zip(users, alone, strict=True))
+        rate = share * sum(t.turn_rate for t in users)
         found = np.cumsum(load.residency.prefix[users[0].name], axis=0)
         hits = [_hit_of_each(share, found[k]) for k in range(len(load.tiers))]
         again = terms.saved(prefix.tokens)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvmodel.analyses import admission, capacity, endurance
+from kvmodel.analyses import admitted, capacity, endurance
 from kvmodel.analyses.plan import tiers_of
 from kvmodel.analyses.serving import load_of
 from kvmodel.analyses.traffic import traffic_of
@@ -88,6 +88,17 @@ def test_a_busy_day_of_many_small_sessions_is_the_mean_day():
     assert excess[0] / excess[1] == pytest.approx(10, rel=0.05)  # square root of a hundred times the sessions
 
 
+def test_wear_follows_the_mean_of_a_day_and_the_write_path_its_peak():
+    """A quarter of the day at three times the rate of the rest: peak over mean is 3 / (0.25 x 3 + 0.75) = 2."""
+    flat, curved = (
+        answers(**more)
+        for more in ({}, {"workload__chat__day": [{"share": 0.25, "factor": 3}, {"share": 0.75, "factor": 1}]})
+    )
+    assert curved["endurance.write_rate_peak", ""] == pytest.approx(2 * curved["endurance.write_rate", ""], rel=1e-9)
+    assert flat["endurance.write_rate_peak", ""] == pytest.approx(flat["endurance.write_rate", ""], rel=1e-9)
+    assert curved["endurance.write_rate", ""] == pytest.approx(flat["endurance.write_rate", ""], rel=0.02)
+
+
 def test_drives_needed_and_rating_needed_reach_the_target():
     target = 7 * YEAR
     found = answers(target)
@@ -138,11 +149,11 @@ def test_the_coin_keeps_the_budget_when_the_study_is_worked_out_with_it(target):
 def test_second_use_is_the_rule_of_two_uses(base):
     load = base[1]
     for t in load.traffic:
-        two = admission.after_uses(t, 2)
+        two = admitted.after_uses(t, 2)
         assert two.served == pytest.approx(t.reused_again, rel=1e-12)
-        stated = admission.under_rule(Admission(second_use=True), load.traffic)[t.name]
+        stated = admitted.under_rule(Admission(second_use=True), load.traffic)[t.name]
         assert stated.written == pytest.approx(two.written) and stated.served == pytest.approx(two.served)
-        assert admission.after_uses(t, 1) == admission.Admitted(1.0, 1.0)
+        assert admitted.after_uses(t, 1) == admitted.Admitted(1.0, 1.0)
 
 
 @pytest.mark.parametrize("turns", [laws.GeometricTurns(6.0), laws.FixedTurns(5.0), laws.FixedTurns(1.0)])
@@ -161,7 +172,7 @@ def test_blocks_written_at_a_use_are_counted_right(base, turns, uses):
         created, returned = created + blocks.sum(), returned + (blocks * reads).sum()
         written += blocks[reads >= uses - 1].sum()
         served += (blocks * np.maximum(reads - uses + 1, 0)).sum()
-    rule = admission.after_uses(drawn, uses)
+    rule = admitted.after_uses(drawn, uses)
     assert rule.written == pytest.approx(written / created, abs=0.02)
     assert rule.served == pytest.approx(served / returned if returned else 0.0, abs=0.02)
 
@@ -171,11 +182,11 @@ def test_blocks_written_at_a_use_are_counted_right(base, turns, uses):
 def test_a_stricter_rule_writes_and_serves_less(base, tokens, more, uses):
     for t in base[1].traffic:
         for lax, strict in (
-            (admission.beyond_length(t, tokens), admission.beyond_length(t, tokens * more)),
-            (admission.after_uses(t, uses), admission.after_uses(t, uses + 1)),
+            (admitted.beyond_length(t, tokens), admitted.beyond_length(t, tokens * more)),
+            (admitted.after_uses(t, uses), admitted.after_uses(t, uses + 1)),
         ):
             assert 0 <= strict.written <= lax.written + 1e-12 and 0 <= strict.served <= lax.served + 1e-12 <= 1 + 2e-12
-    assert admission.beyond_length(base[1].traffic[0], 0.0) == admission.Admitted(1.0, 1.0)
+    assert admitted.beyond_length(base[1].traffic[0], 0.0) == admitted.Admitted(1.0, 1.0)
 
 
 def test_placement_decides_the_amplification():

@@ -17,7 +17,7 @@ PAUSED = str(ROOT / "examples" / "paused_sessions" / "study.yaml")
 def test_endurance_says_how_long_and_what_would_help(capsys):
     assert run(["endurance", WORN]) == 0
     out = capsys.readouterr().out
-    assert "the rated wear is used up in 47" in out and "short of the 5.00 yr wanted" in out
+    assert "the rated wear is used up in 38.8 d" in out and "short of the 5.00 yr wanted" in out
     for word in (
         "Flash bytes per host byte",
         "in log order",

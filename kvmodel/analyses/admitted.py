@@ -1,0 +1,73 @@
+"""What a rule of admission lets through of each population.
+
+Question answered: of the KV a session creates, how much is ever written, and of the context it returns to, how much had
+been?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kvmodel.analyses.traffic import Traffic
+from kvmodel.formulas import laws
+from kvmodel.policies.admission import Admission
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """What a rule lets through of one population."""
+
+    written: Any
+    """Share of the KV it creates that is ever written."""
+    served: Any
+    """Share of its returning context that had been written before."""
+
+
+def under_rule(rule: Admission, traffic: Sequence[Traffic]) -> dict[str, Admitted]:
+    """The study's own rule: a coin per context, and second use where asked for."""
+    coin = np.asarray(rule.probability, float)
+    return {
+        t.name: Admitted(coin * part.written, coin * part.served)
+        for t, part in ((t, after_uses(t, 2 if rule.second_use else 1)) for t in traffic)
+    }
+
+
+def after_uses(t: Traffic, uses: int) -> Admitted:
+    """Blocks written at their k-th use: creation is the first, every return reads what it finds once more.
+
+    A block of turn i of a session with J returns is read J - i times, so it is written when J - i >= k - 1, and served
+    from its k-th read on.
+    """
+    beyond = [t.sessions.turns_law.survival(m) for m in range(1, uses)]  # P(J >= m)
+    m1, m2, _ = t.sessions.turns_law.factorial_moments
+    count = np.maximum(m1 - sum(beyond), 0.0)  # E (J-k+1)+
+    pairs = np.maximum(m2 / 2 - (uses - 1) * m1 + sum((uses - m) * p for m, p in enumerate(beyond, 1)), 0.0)
+    first, step = t.first.mean, t.step.mean
+    written = first * t.sessions.turns_law.survival(uses - 1) + step * count
+    served = first * count + step * pairs
+    return Admitted(share_of(written, t.computed_tokens), share_of(served, t.returns * t.context.mean))
+
+
+def beyond_length(t: Traffic, tokens: Any) -> Admitted:
+    """Contexts written once they are so long, shared prefix included; then with all that came before."""
+    own = np.maximum(np.asarray(tokens, float) - t.prefix_tokens, 0.0)
+    m1, m2, _ = t.sessions.turns_law.factorial_moments
+    mean = t.first.mean + m1 * t.step.mean
+    spread = t.first.variance + m1 * t.step.variance + np.maximum(m2 + m1 - m1**2, 0.0) * t.step.mean**2
+    spread = np.maximum(spread, 1e-8 * mean**2)
+    last = laws.Gamma(mean**2 / spread, spread / mean)  # of the context a session ends with
+    return Admitted(_tail_share(last, own), _tail_share(t.context, own))
+
+
+def _tail_share(law: laws.Gamma, level: Any) -> Any:
+    """E[X; X >= level] / E[X] of a gamma law: the tail of the gamma of one more order."""
+    return laws.Gamma(law.order + 1, law.scale).survival(level)
+
+
+def share_of(part: Any, whole: Any) -> Any:
+    whole = np.asarray(whole, float)
+    return np.clip(np.where(whole > 0, part / np.maximum(whole, 1e-300), 0.0), 0.0, 1.0)
