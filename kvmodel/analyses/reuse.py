@@ -88,17 +88,11 @@ def residency(case: Case, traffic: Sequence[Traffic], tiers: Sequence[str], acti
     to the tiers above it. Zero tiers give empty shares.
     known: filled with each tier's capacity and hits, and looked up when a tier is asked about with the same capacity.
     """
-    instances = case.deployment.instances
-    own = [_own_tokens(case, tier, active_tokens) for tier in tiers]
+    stacks = stacks_of(case, tiers, active_tokens)
     private: dict[str, list[Any]] = {t.name: [] for t in traffic}
     prefix: dict[str, list[Any]] = {t.name: [] for t in traffic}
     best = {t.name: (0.0, 0.0) for t in traffic}
-    stacked: Any = 0.0
-    for tier, tokens in zip(tiers, own, strict=True):
-        single = _per_instance(case, tier)
-        total = tokens * instances if single else tokens
-        stacked = stacked + total if case.policy.chain == "exclusive" else np.maximum(stacked, total)
-        share, capacity = (1 / instances, stacked / instances) if single else (1.0, stacked)
+    for tier, (_, share, capacity) in zip(tiers, stacks, strict=True):
         found = _remembered(known, tier, capacity, lambda: hit_shares(case, traffic, share, capacity))  # noqa: B023
         admitted = _admitted(case, tier, traffic)
         for t in traffic:
@@ -109,7 +103,19 @@ def residency(case: Case, traffic: Sequence[Traffic], tiers: Sequence[str], acti
             prefix[t.name].append(part[1])
             best[t.name] = tuple(np.maximum(f, a) for f, a in zip(found[t.name], above, strict=True))
     return Residency(tuple(tiers), {k: _stack(v) for k, v in private.items()},
-                     {k: _stack(v) for k, v in prefix.items()}, _stack(own))
+                     {k: _stack(v) for k, v in prefix.items()}, _stack([own for own, *_ in stacks]))
+
+
+def stacks_of(case: Case, tiers: Sequence[str], active_tokens: Any) -> list[tuple[Any, Any, Any]]:
+    """For each tier, fast to slow: tokens one copy of it can hold, share of the sessions that reach it, and tokens of
+    the LRU stack from the fastest tier down to it."""
+    instances, stacked, found = case.deployment.instances, 0.0, []
+    for tier in tiers:
+        tokens, single = _own_tokens(case, tier, active_tokens), _per_instance(case, tier)
+        total = tokens * instances if single else tokens
+        stacked = stacked + total if case.policy.chain == "exclusive" else np.maximum(stacked, total)
+        found.append((tokens, 1 / instances, stacked / instances) if single else (tokens, 1.0, stacked))
+    return found
 
 
 def _remembered(known: dict[str, tuple[Any, Any]] | None, tier: str, capacity: Any, work: Callable[[], Any]) -> Any:
@@ -149,7 +155,7 @@ def hit_shares(case: Case, traffic: Sequence[Traffic], share: Any, capacity: Any
     kept = np.minimum(_ratio(capacity, pinned), 1.0) if held else np.ones(())
     room = np.maximum(capacity - pinned, 0.0)
     shares, factors = rate_levels(case)
-    ndim = max(case.axes, np.ndim(capacity))
+    ndim = max(case.axes, np.ndim(capacity), np.ndim(since))
     leading = [np.stack(np.broadcast_arrays(*level)) for level in (shares, factors)]
     time_share, factor = (level.reshape(level.shape[:1] + (1,) * (ndim - level.ndim + 1) + level.shape[1:])
                           for level in leading)
@@ -170,7 +176,7 @@ def rate_levels(case: Case) -> tuple[list[Any], list[Any]]:
 
 
 def _over_levels(value: Any, rate: Any, share: Any) -> Any:
-    """Mean per session over the levels on axis 0; the value itself where there is one level."""
+    """Mean per session over the levels, which lie in front of the study's axes."""
     steady = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), np.shape(share)))
     return reuse.over_rates(steady, np.broadcast_to(np.maximum(rate, 1e-300), steady.shape), share)
 

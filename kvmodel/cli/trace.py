@@ -21,8 +21,10 @@ def trace(
     format: str = "auto",
     block_tokens: int | None = None,
     capacities: Sequence[int] | None = None,
-    tiers: Sequence[tuple[str, int]] = (),
+    tiers: Sequence[tuple[str, int | str]] = (),
     kv_bytes_per_token: float | None = None,
+    model: str | None = None,
+    kv_dtype: str | None = None,
     break_even_hits_per_block_hour: float | None = None,
     sample: float = 1.0,
     session_interval_s: float | None = None,
@@ -33,8 +35,12 @@ def trace(
 ) -> list[dict[str, Any]]:
     """One summary document per file (keys: docs/traces.md), each trace on its own.
 
-    `curve` names a CSV file that gets every step of the LRU curve (one input file only).
+    `model` (preset or config.json) sizes every request by the model's own curve, windows and states included. Tiers are
+    numbers of blocks, or bytes such as "40 GiB" when bytes per token are known. `curve` names a CSV file that gets
+    every step of the LRU curve (one input file only).
     """
+    from dataclasses import replace
+
     from kvmodel.traces import SummaryOptions, read_trace, trace_summary
 
     if curve is not None and len(files) != 1:
@@ -45,9 +51,10 @@ def trace(
     ):
         if value is not None and not 0 <= value < 1e18:
             raise KvmodelError(f"{name}: {value} given, a finite number from 0 up is expected")
+    if model is not None and kv_bytes_per_token is not None:
+        raise KvmodelError("give a model or KV bytes per token, not both")
     options = SummaryOptions(
         capacities=capacities,
-        tiers=tiers,
         kv_bytes_per_token=kv_bytes_per_token,
         break_even_hits_per_block_hour=break_even_hits_per_block_hour,
         sample=sample,
@@ -66,10 +73,52 @@ def trace(
         )
         if progress is not None:
             progress(f"{file}: {read.requests:,} requests read, working out curves")
-        documents.append(trace_summary(read, options))
+        sized = _sized(read, model, kv_dtype) if model is not None else {}
+        per_token = sized["bytes_per_token"] if sized else kv_bytes_per_token
+        found = replace(options, kv_bytes_per_token=per_token, tiers=_in_blocks(tiers, read.block_tokens, per_token))
+        documents.append(trace_summary(read, found) | ({"kv": sized} if sized else {}))
         if curve is not None:
             _write_curve(curve, read)
     return documents
+
+
+def _sized(read: Any, model: str, kv_dtype: str | None) -> dict[str, Any]:
+    """KV bytes of the requests by the model's own curve. Bytes per token are all bytes over all tokens, so that many
+    short and few long requests weigh as they are."""
+    import numpy as np
+
+    from kvmodel.analyses.size import model_of, with_precision
+    from kvmodel.traces.distribution import distribution
+
+    llm = with_precision(model_of(model), kv_dtype)
+    tokens = read.input_tokens[read.input_tokens > 0]
+    nbytes = np.asarray(llm.sequence_bytes(tokens.astype(float)), float)
+    return {
+        "model": llm.name,
+        "bytes_per_token": float(nbytes.sum() / tokens.sum()) if len(tokens) else 0.0,
+        "bytes_per_further_token": float(np.asarray(llm.growing_bytes_per_token)),
+        "request_bytes": distribution(nbytes),
+    }
+
+
+def _in_blocks(
+    tiers: Sequence[tuple[str, int | str]], block_tokens: int | None, per_token: float | None
+) -> list[tuple[str, int]]:
+    """Tiers in blocks; bytes are turned into whole blocks."""
+    from kvmodel import units
+
+    found = []
+    for name, size in tiers:
+        if isinstance(size, str):
+            if not per_token or not block_tokens:
+                raise KvmodelError(f"--tiers {name}={size}: bytes need --model or --kv-bytes-per-token")
+            try:
+                nbytes = units.parse(size, "B")
+            except ValueError as error:
+                raise KvmodelError(f"--tiers {name}: {error}") from None
+            size = max(0, int(nbytes / per_token / block_tokens))
+        found.append((name, size))
+    return found
 
 
 def trace_command(
@@ -84,8 +133,12 @@ def trace_command(
     ] = None,
     tiers: Annotated[
         str | None,
-        typer.Option("--tiers", help="Exclusive chain, fast to slow, in blocks: hbm=3000,dram=30000."),
+        typer.Option("--tiers", help="Exclusive chain, fast to slow: hbm=3000,dram=30000 blocks, or dram='1.5 TiB'."),
     ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Preset or config.json that sizes the KV of every request.")
+    ] = None,
+    kv_dtype: Annotated[str | None, typer.Option("--kv-dtype", help="Cache type, with --model: bf16, fp8, ...")] = None,
     kv_bytes_per_token: Annotated[
         float | None,
         typer.Option("--kv-bytes-per-token", min=0, help="Bytes of KV per token: adds bytes to tokens."),
@@ -124,6 +177,8 @@ def trace_command(
         capacities=_capacities(capacities),
         tiers=_tiers(tiers),
         kv_bytes_per_token=kv_bytes_per_token,
+        model=model,
+        kv_dtype=kv_dtype,
         break_even_hits_per_block_hour=break_even_hits,
         sample=sample,
         session_interval_s=session_interval,
@@ -160,6 +215,13 @@ def report(document: dict[str, Any]) -> str:
             lines.append(
                 f"  {name} tokens: mean {spread['mean']:,.0f}, median {spread['p50']:,.0f}, p99 {spread['p99']:,.0f}"
             )
+    if document.get("kv"):
+        kv = document["kv"]
+        lines.append(
+            f"  KV of {kv['model']}: {kv['bytes_per_token']:,.0f} bytes a token over these requests, "
+            f"{kv['bytes_per_further_token']:,.0f} for one more; a request p50 "
+            f"{kv['request_bytes']['p50'] / 1e9:,.3f} GB, p99 {kv['request_bytes']['p99'] / 1e9:,.3f} GB"
+        )
     if document["infinite_cache"]:
         lines += _infinite_lines(document) + _curve_lines(document) + _time_lines(document) + _knee_lines(document)
     return "\n".join([*lines, *(f"  note: {note}" for note in document["notes"])]) + "\n"
@@ -260,9 +322,11 @@ def _capacities(text: str | None) -> list[int] | None:
     return [_blocks("--capacities", word) for word in text.split(",") if word.strip()]
 
 
-def _tiers(text: str | None) -> list[tuple[str, int]]:
+def _tiers(text: str | None) -> list[tuple[str, int | str]]:
+    """Sizes without a unit are blocks."""
     pairs = [word.partition("=") for word in (text or "").split(",") if word.strip()]
-    return [(name.strip(), _blocks("--tiers", size)) for name, _, size in pairs]
+    sizes = [(name.strip(), size.strip()) for name, _, size in pairs]
+    return [(name, size if size[-1:].lower() == "b" else _blocks("--tiers", size)) for name, size in sizes]
 
 
 def _blocks(option: str, word: str) -> int:

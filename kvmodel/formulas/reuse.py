@@ -221,6 +221,7 @@ def _frequencies(
     context = 1e-9 + sum(stream.finished_moments[1] + _head_tokens(stream) for stream in streams)
     depth = np.clip(np.asarray(capacity, float), 1e-9 * context, 1e8 * context)
     depth = depth.reshape((1,) * (len(shape) - depth.ndim) + depth.shape)
+    depth = np.broadcast_to(depth, np.broadcast_shapes(depth.shape, *shapes))
     return shape, depth, _SERIES[touch].frequencies(depth)
 
 

@@ -1,0 +1,96 @@
+"""What stands behind a reuse figure: definitions side by side, pinning, identity, warming up, survival, flags."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kvmodel.analyses import capacity, reuse_detail
+from kvmodel.analyses.plan import tiers_of
+from kvmodel.analyses.serving import load_of
+from kvmodel.analyses.traffic import traffic_of
+from kvmodel.system.case import Case
+from tests.studies import study
+
+SMALL = {"tiers__dram__capacity": "64 GiB", "tiers__nvme__count": 1, "tiers__nvme__capacity": "100 GB"}
+DAY = [{"share": 0.3, "factor": 2.0}, {"share": 0.7, "factor": 0.5}]
+
+
+def loaded(**changes):
+    case = Case.model_validate(study(**SMALL, **changes).case_data)
+    return case, load_of(case, tiers_of(case, "all_tiers"), traffic_of(case, capacity.granularity(case)))
+
+
+def resident(load):
+    return float(sum(load.resident.values()).sum(axis=0) / load.prompt_rate)
+
+
+def test_hit_ratios_by_every_definition():
+    case, load = loaded()
+    found = {(a.quantity, a.tier): float(a.value) for a in reuse_detail.hit_ratios(case, load, "all_tiers")}
+    assert found["reuse.hit_ratio_tokens", ""] == pytest.approx(resident(load), abs=0.01)
+    assert 0 < found["reuse.hit_ratio_blocks", ""] < found["reuse.hit_ratio_tokens", ""]
+    missed = 1.0
+    for tier in load.tiers:  # what is missed by one tier reaches the next
+        missed *= 1 - found["reuse.hit_ratio_reached", tier]
+    assert 1 - missed == pytest.approx(found["reuse.hit_ratio_tokens", ""], rel=1e-9)
+    assert found["reuse.requests_with_hit", ""] >= found["reuse.hit_ratio_requests", ""]
+
+
+def test_pinning_wins_for_its_prefix_and_costs_the_others():
+    case, load = loaded(policy__pinned=["system"])
+    change = {a.population: float(a.value) for a in reuse_detail.pinning(case, load, "all_tiers")}
+    assert change["system"] >= 0 >= change["chat"]
+    assert change[""] == pytest.approx(change["system"] + change["chat"])
+    assert np.allclose(load.residency.prefix["chat"].sum(axis=0), 1.0)
+    assert not list(reuse_detail.pinning(*loaded(), "all_tiers"))
+
+
+def test_what_may_not_share_costs_reuse():
+    case, load = loaded(workload__chat__identity={"adapter": 8, "weights": 1}, workload__chat__tenants=3)
+    cost = {a.population: float(a.value) for a in reuse_detail.identity_cost(case, load, "all_tiers")}
+    assert set(cost) == {"adapter", "tenants"} and min(cost.values()) > 0
+    assert resident(load) + cost["adapter"] == pytest.approx(resident(loaded(workload__chat__tenants=3)[1]), abs=1e-3)
+
+
+def test_a_cold_cache_warms_up_to_the_steady_state():
+    case, load = loaded()
+    found, warm = reuse_detail.warm_up_curve(case, load, "all_tiers").answers
+    assert np.all(np.diff(found.value) >= 0) and 0 <= found.value[0] < 0.2
+    offered = float(sum(load.opportunity.values()) / load.prompt_rate)
+    assert found.value[-1] * offered == pytest.approx(resident(load), abs=0.01)
+    assert 10 < warm.value < 3000  # pauses have medians of 10 s and 300 s
+
+
+def test_survival_falls_with_the_pause():
+    case, load = loaded()
+    answers = reuse_detail.survival_curve(case, load, "all_tiers").answers
+    assert [a.tier for a in answers] == list(load.tiers)
+    for a in answers:
+        assert np.all(np.diff(a.value) <= 1e-3) and a.value[-1] < 0.01
+
+
+def test_doubts_are_flagged():
+    assert reuse_detail.reuse_flags(*loaded()) == ()
+    jumps = reuse_detail.reuse_flags(*loaded(policy__touch="head_first", workload__chat__new_tokens="300 tokens"))
+    assert "sizes that do not vary" in jumps[0]
+    few = reuse_detail.reuse_flags(*loaded(workload__chat__arrivals=None, workload__chat__agents=3))
+    assert any("fewer than 3 agents" in flag for flag in few) and any("approximate" in flag for flag in few)
+    varying = reuse_detail.reuse_flags(*loaded(workload__chat__day=DAY))
+    assert "up to 2.11 times their mean" in varying[0]
+
+
+def test_a_day_is_averaged_over_sessions_not_replaced_by_its_mean():
+    """Levels of 2.105 and 0.526 times the mean: each as a study of its own, weighed by its sessions."""
+    factors, weight = np.array([2.0, 0.5]) / 0.95, np.array([0.6, 0.35]) / 0.95
+    each = [loaded(workload__chat__arrivals=0.2 * f)[1].residency.private["chat"][0] for f in factors]
+    mixed = loaded(workload__chat__day=DAY)[1].residency.private["chat"][0]
+    # active contexts are those of the mean rate in the mixture, so the pools differ a little
+    assert float(mixed) == pytest.approx(float(weight @ np.array(each)), abs=0.03)
+
+
+def test_agents_arrive_as_often_as_their_pauses_allow():
+    case, load = loaded(workload__chat__arrivals=None, workload__chat__agents=1200)
+    (t,) = load.traffic
+    assert float(t.arrivals) == pytest.approx(1200 / (8 * float(t.sessions.gap_law.mean)))
+    assert 0 < resident(load) < 1
