@@ -23,7 +23,7 @@ NUMBERS = (
     ("cost", "path.copy_seconds"),
     ("block", "path.blocking"),
 )
-SHARES = ("breakeven.utilisation", "breakeven.timely", "breakeven.timely_prefetched")
+SHARES = ("load.tier_utilisation", "breakeven.utilisation", "breakeven.timely", "breakeven.timely_prefetched")
 EVERY = 4  # of the points of the curve over prefix lengths that are printed
 
 
@@ -33,6 +33,7 @@ def summary_text(table: Table) -> str:
     first = table.select(case=table.rows[0].case)
     for block in (
         _tiers(first),
+        _at_rate(first),
         _prefix(table),
         _load(table),
         _queue(table),
@@ -41,7 +42,7 @@ def summary_text(table: Table) -> str:
         _stores(table),
         _not_reuse(first),
     ):
-        lines += ["", *block]
+        lines += ["", *block] if block else []
     flags = dict.fromkeys(flag for row in first for flag in row.flags if not flag.startswith("refused"))
     lines += ["", "Notes", *(f"  {flag}" for flag in flags)] if flags else []
     return "\n".join(lines) + "\n"
@@ -61,6 +62,26 @@ def _tiers(rows: Table) -> list[str]:
         "Per tier: when the verdict flips, the best split with both at once, and what its copies cost and block",
         *grid(["tier", *(title for title, _ in NUMBERS)], body),
     ]
+
+
+def _at_rate(rows: Table) -> list[str]:
+    """At the study's own rate of sessions, where it could be worked out."""
+    tiers = [row.tier for row in rows.select(quantity="load.tier_utilisation")]
+    columns = (
+        ("path use", "load.tier_utilisation"),
+        ("wait", "time.fetch_wait"),
+        ("shortest prefix", "breakeven.tokens_at_rate"),
+    )
+    body = [
+        [
+            tier,
+            *(_shown(rows.select(quantity=q, tier=tier).rows[0]) for _, q in columns),
+            "fetch" if rows.value("breakeven.fetch_wins_at_rate", tier=tier) == 1 else "recompute",
+        ]
+        for tier in tiers
+    ]
+    head = ["tier", *(title for title, _ in columns), "verdict"]
+    return ["At the study's own rate of sessions, all tiers in use", *grid(head, body)] if body else []
 
 
 def _curve(

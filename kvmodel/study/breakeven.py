@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvmodel.analyses import breakeven, breakeven_curves, handoff, streamed_decode
+from kvmodel.analyses import breakeven, breakeven_at_rate, breakeven_curves, handoff, streamed_decode
 from kvmodel.analyses.answer import Curve
 from kvmodel.analyses.capacity import granularity
 from kvmodel.analyses.traffic import traffic_of
@@ -28,6 +28,7 @@ def breakeven_table(study: LoadedStudy, question: breakeven.Question | None = No
         asked = question or typical_question(case)
         answers = [
             *breakeven.evaluate(case, asked),
+            *breakeven_at_rate.evaluate(case, asked),
             *handoff.evaluate(case, asked.prefix + asked.suffix, link),
             *streamed_decode.evaluate(case, asked.prefix + asked.suffix),
         ]

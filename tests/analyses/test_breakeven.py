@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvmodel.analyses import breakeven, breakeven_curves, handoff, streamed_decode, timing
+from kvmodel.analyses import breakeven, breakeven_at_rate, breakeven_curves, handoff, streamed_decode, timing
 from kvmodel.formulas import breakeven as formula
 from kvmodel.results.breakeven_verdict import sentences
 from kvmodel.study.breakeven import breakeven_table
@@ -229,3 +229,27 @@ def test_states_and_windows_come_with_any_prefix():
     found = answers(case)
     least = found["dram", "breakeven.bandwidth"]
     assert least * (found["", "time.recompute"] - path.waiting) == pytest.approx(path.nbytes(20_000.0))
+
+
+def test_a_saturated_path_is_warned_of_and_turns_the_verdict():
+    quiet = {
+        a.quantity: a for a in breakeven_at_rate.evaluate(case_of(), breakeven.Question(20_000.0)) if a.tier == "nvme"
+    }
+    assert quiet["load.tier_utilisation"].value < 0.5 and not quiet["load.tier_utilisation"].flags
+    assert quiet["breakeven.fetch_wins_at_rate"].value == 1
+    assert quiet["breakeven.tokens_at_rate"].value >= answers(case_of())["nvme", "breakeven.tokens"]
+    slow = case_of(tiers__dram__read_bandwidth="20 MB/s", tiers__dram__hidden=0)
+    busy = {a.quantity: a for a in breakeven_at_rate.evaluate(slow, breakeven.Question(20_000.0)) if a.tier == "dram"}
+    assert busy["breakeven.fetch_wins_at_rate"].value == 0
+    assert (
+        breakeven_at_rate.evaluate(
+            case_of(tiers__dram={"kind": "dram", "read_bandwidth": 1e9}), breakeven.Question(20_000.0)
+        )
+        == []
+    )
+
+
+def test_warnings_near_and_beyond_saturation():
+    assert breakeven_at_rate._warning("nvme", 0.5) == ()
+    assert "95% busy" in breakeven_at_rate._warning("nvme", 0.95)[0]
+    assert "1.20 times" in breakeven_at_rate._warning("nvme", 1.2)[0]
