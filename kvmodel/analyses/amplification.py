@@ -15,6 +15,7 @@ from kvmodel.analyses.capacity import stored_bytes_per_token, tier_tokens
 from kvmodel.analyses.serving import Load
 from kvmodel.errors import MissingNumberError
 from kvmodel.formulas import endurance
+from kvmodel.formulas import mixed_streams as ms
 from kvmodel.formulas import write_amplification as wa
 from kvmodel.system.case import Case
 from kvmodel.tiers.nvme import Nvme
@@ -164,19 +165,19 @@ def placements(case: Case, load: Load, tier: str, written: Mapping[str, Any]) ->
 # How data of several lifetimes is placed and freed -> its amplification, and what it is.
 PLACEMENTS: dict[str, tuple[Callable[[Any, Classes], Any], str]] = {
     "one_stream": (
-        lambda alpha, c: wa.shared_stream(alpha, c.write_share, c.space_share).amplification,
+        lambda alpha, c: ms.shared_stream(alpha, c.write_share, c.space_share).amplification,
         "lifetimes mixed in one stream, freed at random",
     ),
     "separate_streams_by_size": (
-        lambda alpha, c: wa.separate_streams_amplification(alpha, c.write_share, c.space_share, c.space_share),
+        lambda alpha, c: ms.separate_streams_amplification(alpha, c.write_share, c.space_share, c.space_share),
         "one stream per lifetime class, spare shared by size",
     ),
     "separate_streams": (
-        lambda alpha, c: wa.best_spare_split(alpha, c.write_share, c.space_share).amplification,
+        lambda alpha, c: ms.best_spare_split(alpha, c.write_share, c.space_share).amplification,
         "one stream per lifetime class, spare split in the best way",
     ),
     "least_recently_used": (
-        lambda alpha, c: wa.idle_stream_amplification(alpha, c.write_share, c.used_again, c.in_use, c.idle),
+        lambda alpha, c: ms.idle_stream_amplification(alpha, c.write_share, c.used_again, c.in_use, c.idle),
         "lifetimes mixed in one stream, least recently used freed first",
     ),
     "in_log_order": (

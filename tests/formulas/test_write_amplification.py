@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvmodel.formulas import mixed_streams as ms
 from kvmodel.formulas import write_amplification as wa
 
 SPARES = (1.07, 1.10, 1.15, 1.30, 1.50, 2.00)
@@ -127,7 +128,7 @@ def test_drive_with_uniform_writes_agrees(alpha):
 def test_drive_with_hot_and_cold_writes_agrees(alpha, space, writes):
     drive = Drive(alpha, greedy=False)
     measured = drive.amplification(drive.hot_or_cold(space, writes), settle=16, measure=16)
-    law = wa.shared_stream(drive.alpha, [writes, 1 - writes], [space, 1 - space]).amplification
+    law = ms.shared_stream(drive.alpha, [writes, 1 - writes], [space, 1 - space]).amplification
     assert law == pytest.approx(measured, rel=0.02)
 
 
@@ -135,7 +136,7 @@ def test_drive_with_hot_and_cold_writes_agrees(alpha, space, writes):
 def test_greedy_drive_with_hot_and_cold_writes_agrees(alpha, space, writes):
     drive = Drive(alpha)
     measured = drive.amplification(drive.hot_or_cold(space, writes), settle=16, measure=8)
-    law = wa.greedy_shared_stream(drive.alpha, [writes, 1 - writes], [space, 1 - space], drive.pages).amplification
+    law = ms.greedy_shared_stream(drive.alpha, [writes, 1 - writes], [space, 1 - space], drive.pages).amplification
     assert law == pytest.approx(measured, rel=0.02)
 
 
@@ -145,7 +146,7 @@ def test_units_of_equal_pages_are_greedy_reclaim_of_uniform_writes():
     for part in (0.0, 0.4, 1.0):
         v = 1 + part
         alpha = (harmonic[4] - (1 - part) * harmonic[1] - part * harmonic[2]) / (1 - v / 4)
-        found = wa.greedy_shared_stream(alpha, [0.3, 0.7], [0.3, 0.7], 4).amplification
+        found = ms.greedy_shared_stream(alpha, [0.3, 0.7], [0.3, 0.7], 4).amplification
         assert found == pytest.approx(1 / (1 - v / 4), rel=2e-3)
 
 
@@ -171,14 +172,14 @@ def timed_out(alpha, used_again, in_use, idle, *, units=300, pages=32, seed=3):
 @pytest.mark.parametrize(("alpha", "used_again", "in_use", "idle"),
                          [(1.3, 1.0, 1.0, 0.0), (1.3, 0.9, 1.0, 2.0), (1.15, 0.5, 1.0, 20.0), (1.07, 0.0, 1.0, 5.0)])
 def test_a_log_of_data_that_time_out_agrees(alpha, used_again, in_use, idle):
-    law = wa.idle_stream_amplification(alpha, [1.0], [used_again], [in_use], idle)
+    law = ms.idle_stream_amplification(alpha, [1.0], [used_again], [in_use], idle)
     assert law == pytest.approx(timed_out(alpha, used_again, in_use, idle), rel=0.02)
 
 
 def test_data_that_die_at_random_are_the_shared_stream():
     r, s = np.array([0.9, 0.1]), np.array([0.1, 0.9])
-    assert wa.idle_stream_amplification(1.3, r, [1.0, 1.0], s / r, 0.0) == pytest.approx(
-        wa.shared_stream(1.3, r, s).amplification, rel=1e-9)
+    assert ms.idle_stream_amplification(1.3, r, [1.0, 1.0], s / r, 0.0) == pytest.approx(
+        ms.shared_stream(1.3, r, s).amplification, rel=1e-9)
 
 
 @given(st.floats(1.001, 10.0))
@@ -207,21 +208,21 @@ def hot_cold(i):
     if "streams" not in i:
         b = i["pages_per_block"]
         return {
-            "waf_one_stream": wa.greedy_shared_stream(*classes, b).amplification,
+            "waf_one_stream": ms.greedy_shared_stream(*classes, b).amplification,
             "waf_two_streams": wa.greedy_amplification(alpha, b),
         }  # one greedy pool equalises valid shares
     if i["streams"] == 1 and i["gc"].startswith("greedy"):
-        return {"waf": wa.greedy_shared_stream(*classes, i["pages_per_block"]).amplification}
+        return {"waf": ms.greedy_shared_stream(*classes, i["pages_per_block"]).amplification}
     if i["streams"] == 1:
-        amplification, cycle = wa.shared_stream(*classes)
+        amplification, cycle = ms.shared_stream(*classes)
         return {"waf": amplification, "cycle_external_writes_over_logical": cycle}
-    split = wa.best_spare_split(*classes)
+    split = ms.best_spare_split(*classes)
     return {
         "waf_total": split.amplification,
         "spare_share_to_hot": split.spare_share[0],
         "waf_hot": split.stream_amplification[0],
         "waf_cold": split.stream_amplification[1],
-        "waf_total_if_spare_split_in_proportion_to_size": wa.separate_streams_amplification(
+        "waf_total_if_spare_split_in_proportion_to_size": ms.separate_streams_amplification(
             *classes, spare_share=[s, 1 - s]
         ),
     }
@@ -233,7 +234,7 @@ def answer(i):
     if "soc_fraction_of_logical" in i:
         soc, spare = i["soc_fraction_of_logical"], i["device_op_fraction_of_logical"]
         own = spare if i.get("all_spare_usable_by_soc", True) else spare * soc  # else shared by size
-        total, small, large = wa.segregated_cache(soc, own, i["soc_write_fraction"])
+        total, small, large = ms.segregated_cache(soc, own, i["soc_write_fraction"])
         return {"soc_dlwa": small, "loc_dlwa": large, "total_dlwa": total}
     if set(i) == {"overprovisioning_factor_rho"}:  # no reclaim is named: the closed form that is printed for it
         return {"waf": wa.agarwal_amplification(alpha)}
@@ -269,8 +270,8 @@ def test_more_spare_never_amplifies_more(a, b, pages, r, s):
         wa.random_victim_amplification,
         lambda x: wa.greedy_amplification(x, pages),
         lambda x: wa.object_amplification(x, 24, pages),
-        lambda x: wa.shared_stream(x, [r, 1 - r], [s, 1 - s]).amplification,
-        lambda x: wa.best_spare_split(x, [r, 1 - r], [s, 1 - s]).amplification,
+        lambda x: ms.shared_stream(x, [r, 1 - r], [s, 1 - s]).amplification,
+        lambda x: ms.best_spare_split(x, [r, 1 - r], [s, 1 - s]).amplification,
     ):
         assert 1.0 <= law(many) <= law(few) * (1 + 1e-9)
 
@@ -278,12 +279,12 @@ def test_more_spare_never_amplifies_more(a, b, pages, r, s):
 @given(ALPHAS, SHARES, SHARES, SHARES)
 def test_no_split_of_spare_beats_the_best(alpha, r, s, x):
     writes, space = [r, 1 - r], [s, 1 - s]
-    best = wa.best_spare_split(alpha, writes, space)
+    best = ms.best_spare_split(alpha, writes, space)
     assert best.spare_share.sum() == pytest.approx(1)
     assert best.amplification == pytest.approx(
-        wa.separate_streams_amplification(alpha, writes, space, best.spare_share), rel=1e-6
+        ms.separate_streams_amplification(alpha, writes, space, best.spare_share), rel=1e-6
     )
-    assert best.amplification <= wa.separate_streams_amplification(alpha, writes, space, [x, 1 - x]) * (
+    assert best.amplification <= ms.separate_streams_amplification(alpha, writes, space, [x, 1 - x]) * (
         1 + 1e-9
     )
     assert best.amplification <= wa.fifo_amplification(alpha) * (1 + 1e-9)
@@ -292,8 +293,8 @@ def test_no_split_of_spare_beats_the_best(alpha, r, s, x):
 @given(st.floats(1.01, 20.0), SHARES)
 def test_classes_of_equal_heat_are_one_class(alpha, s):
     one, shares = wa.fifo_amplification(alpha), [s, 1 - s]
-    assert wa.shared_stream(alpha, shares, shares).amplification == pytest.approx(one, rel=1e-9)
-    assert wa.best_spare_split(alpha, shares, shares).amplification == pytest.approx(one, rel=1e-6)
+    assert ms.shared_stream(alpha, shares, shares).amplification == pytest.approx(one, rel=1e-9)
+    assert ms.best_spare_split(alpha, shares, shares).amplification == pytest.approx(one, rel=1e-6)
     assert wa.greedy_amplification(alpha, 1e12) == pytest.approx(one, rel=1e-8)
 
 
@@ -316,20 +317,20 @@ def test_ends():
         wa.agarwal_amplification,
         lambda a: wa.greedy_amplification(a, 64),
         lambda a: wa.object_amplification(a, 24, 64),
-        lambda a: wa.shared_stream(a, [0.9, 0.1], [0.1, 0.9]).amplification,
-        lambda a: wa.best_spare_split(a, [0.9, 0.1], [0.1, 0.9]).amplification,
+        lambda a: ms.shared_stream(a, [0.9, 0.1], [0.1, 0.9]).amplification,
+        lambda a: ms.best_spare_split(a, [0.9, 0.1], [0.1, 0.9]).amplification,
     ):
         assert np.isinf(law(1.0))
     for law in (
         wa.fifo_amplification,
         wa.random_victim_amplification,
         lambda a: wa.greedy_amplification(a, 64),
-        lambda a: wa.best_spare_split(a, [0.9, 0.1], [0.1, 0.9]).amplification,
+        lambda a: ms.best_spare_split(a, [0.9, 0.1], [0.1, 0.9]).amplification,
     ):
         assert law(1e12) == pytest.approx(1.0)
     assert wa.indirection_amplification([4096, 16384, 20480], 16384) == pytest.approx([4.0, 1.0, 1.6])
-    assert wa.segregated_cache(0.04, 0.07, 0.0).amplification == 1.0
-    assert wa.best_spare_split(1.3, [1.0, 0.0], [0.1, 0.9]).amplification == pytest.approx(
+    assert ms.segregated_cache(0.04, 0.07, 0.0).amplification == 1.0
+    assert ms.best_spare_split(1.3, [1.0, 0.0], [0.1, 0.9]).amplification == pytest.approx(
         wa.fifo_amplification(4.0)
     )  # all spare to the only class written
     assert not wa.spare_valid(1.005) and wa.spare_valid(1.07)
@@ -340,12 +341,12 @@ def test_arrays_equal_scalars():
     alpha = np.array([[1.0], [1.07], [2.0]])
     pages = np.array([16, 64, 256])
     r, s = np.array([0.6, 0.9, 0.99]), np.array([0.3, 0.1, 0.02])
-    split = wa.best_spare_split(alpha, np.stack([r, 1 - r])[:, None], np.stack([s, 1 - s])[:, None])
-    one = wa.shared_stream(alpha, np.stack([r, 1 - r])[:, None], np.stack([s, 1 - s])[:, None])
-    mixed = wa.greedy_shared_stream(alpha, np.stack([r, 1 - r])[:, None], np.stack([s, 1 - s])[:, None], pages)
+    split = ms.best_spare_split(alpha, np.stack([r, 1 - r])[:, None], np.stack([s, 1 - s])[:, None])
+    one = ms.shared_stream(alpha, np.stack([r, 1 - r])[:, None], np.stack([s, 1 - s])[:, None])
+    mixed = ms.greedy_shared_stream(alpha, np.stack([r, 1 - r])[:, None], np.stack([s, 1 - s])[:, None], pages)
     assert mixed.amplification.shape == (3, 3) and mixed.program_share.shape == (2, 3, 3)
     assert mixed.amplification[2, 1] == pytest.approx(
-        wa.greedy_shared_stream(2.0, [0.9, 0.1], [0.1, 0.9], 64).amplification, rel=1e-6)
+        ms.greedy_shared_stream(2.0, [0.9, 0.1], [0.1, 0.9], 64).amplification, rel=1e-6)
     greedy, objects = wa.greedy_amplification(alpha, pages), wa.object_amplification(alpha, 24, pages)
     assert split.amplification.shape == one.amplification.shape == greedy.shape == objects.shape == (3, 3)
     assert split.spare_share.shape == (2, 3, 3)
@@ -353,5 +354,5 @@ def test_arrays_equal_scalars():
         a, classes = alpha[i, 0], ([r[j], 1 - r[j]], [s[j], 1 - s[j]])
         assert greedy[i, j] == wa.greedy_amplification(a, pages[j])
         assert objects[i, j] == wa.object_amplification(a, 24, pages[j])
-        assert split.amplification[i, j] == pytest.approx(wa.best_spare_split(a, *classes).amplification)
-        assert one.amplification[i, j] == pytest.approx(wa.shared_stream(a, *classes).amplification)
+        assert split.amplification[i, j] == pytest.approx(ms.best_spare_split(a, *classes).amplification)
+        assert one.amplification[i, j] == pytest.approx(ms.shared_stream(a, *classes).amplification)
