@@ -146,7 +146,7 @@ def _verdict(r: Restore) -> Iterator[Answer]:
         tier=r.tier,
     )
     yield Answer(
-        "path.bandwidth", r.path.bandwidth, "B/s", "of one restore: the smaller of devices and links", tier=r.tier
+        "time.path_bandwidth", r.path.bandwidth, "B/s", "of one restore: the smaller of devices and links", tier=r.tier
     )
     yield Answer(
         "path.bytes_per_token",
@@ -167,7 +167,7 @@ def _verdict(r: Restore) -> Iterator[Answer]:
 def _thresholds(r: Restore) -> Iterator[Answer]:
     shortest = timing.break_even_tokens(r.prefill, r.path)
     yield Answer(
-        "breakeven.tokens",
+        "breakeven.tokens_idle",
         shortest,
         "token",
         "shortest prefix worth fetching, idle path, nothing hidden",

@@ -51,7 +51,7 @@ def _at_rate(case: Case, question: breakeven.Question) -> Iterator[Answer]:
         )
         yield Answer("time.fetch_wait", wait, "s", "mean wait before a fetch at that rate (M/G/1)", tier=r.tier)
         yield Answer(
-            "breakeven.tokens_at_rate",
+            "breakeven.tokens",
             timing.break_even_tokens(r.prefill, r.path, wait),
             "token",
             "shortest prefix worth fetching at that rate",

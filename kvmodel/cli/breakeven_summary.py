@@ -14,7 +14,7 @@ from kvmodel.units import number, text
 NUMBERS = (
     ("fetch", "time.fetch"),
     ("recompute at most behind", "breakeven.queue_seconds"),
-    ("shortest prefix", "breakeven.tokens"),
+    ("shortest prefix", "breakeven.tokens_idle"),
     ("least bandwidth", "breakeven.bandwidth"),
     ("most use", "breakeven.utilisation"),
     ("split: compute", "breakeven.split_head"),
@@ -70,7 +70,7 @@ def _at_rate(rows: Table) -> list[str]:
     columns = (
         ("path use", "load.tier_utilisation"),
         ("wait", "time.fetch_wait"),
-        ("shortest prefix", "breakeven.tokens_at_rate"),
+        ("shortest prefix", "breakeven.tokens"),
     )
     body = [
         [

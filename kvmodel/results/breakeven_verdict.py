@@ -30,7 +30,7 @@ def _sentence(rows: Table, tier: str) -> str:
         return central(rows.value(quantity, tier=tier))
 
     prefix, recompute = shown("breakeven.prefix"), shown("time.recompute")
-    fetch, path, least = (shown(q, tier=tier) for q in ("time.fetch", "path.bandwidth", "breakeven.bandwidth"))
+    fetch, path, least = (shown(q, tier=tier) for q in ("time.fetch", "time.path_bandwidth", "breakeven.bandwidth"))
     if tell("breakeven.fetch_wins") == 1:
         ahead = tell("breakeven.queue_restores")
         return (
@@ -50,7 +50,7 @@ def _sentence(rows: Table, tier: str) -> str:
 
 
 def _from(tell: Callable[[str], float]) -> str:
-    tokens = tell("breakeven.tokens")
+    tokens = tell("breakeven.tokens_idle")
     return (
         "at no length" if isinf(tokens) else "at any length" if tokens < 1 else f"from {text(ceil(tokens), 'token')} on"
     )

@@ -57,7 +57,7 @@ def test_thresholds_flip_the_verdict():
     case = case_of(tiers__dram__lookup="30 ms")
     found = answers(case)
     r = next(r for r in breakeven.restores(case, breakeven.Question(20_000.0)) if r.tier == "dram")
-    shortest = found["dram", "breakeven.tokens"]
+    shortest = found["dram", "breakeven.tokens_idle"]
     for factor, wins in ((0.99, False), (1.01, True)):
         assert (r.path.seconds(shortest * factor) < r.prefill.saved(shortest * factor)) == wins
     ahead = found["dram", "breakeven.queue_restores"]
@@ -138,7 +138,7 @@ def test_a_faster_path_never_loses_what_a_slower_one_won(faster, prefix):
     slow = answers(case_of(tiers__dram__read_bandwidth=1e9), prefix=prefix)
     fast = answers(case_of(tiers__dram__read_bandwidth=1e9 * faster), prefix=prefix)
     assert fast["dram", "breakeven.fetch_wins"] >= slow["dram", "breakeven.fetch_wins"]
-    assert fast["dram", "breakeven.tokens"] <= slow["dram", "breakeven.tokens"]
+    assert fast["dram", "breakeven.tokens_idle"] <= slow["dram", "breakeven.tokens_idle"]
     assert fast["dram", "breakeven.bandwidth"] == pytest.approx(slow["dram", "breakeven.bandwidth"])
 
 
@@ -237,7 +237,7 @@ def test_a_saturated_path_is_warned_of_and_turns_the_verdict():
     }
     assert quiet["load.tier_utilisation"].value < 0.5 and not quiet["load.tier_utilisation"].flags
     assert quiet["breakeven.fetch_wins_at_rate"].value == 1
-    assert quiet["breakeven.tokens_at_rate"].value >= answers(case_of())["nvme", "breakeven.tokens"]
+    assert quiet["breakeven.tokens"].value >= answers(case_of())["nvme", "breakeven.tokens_idle"]
     slow = case_of(tiers__dram__read_bandwidth="20 MB/s", tiers__dram__hidden=0)
     busy = {a.quantity: a for a in breakeven_at_rate.evaluate(slow, breakeven.Question(20_000.0)) if a.tier == "dram"}
     assert busy["breakeven.fetch_wins_at_rate"].value == 0
