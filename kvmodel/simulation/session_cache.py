@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kvmodel.formulas.reuse import SessionStream, Touch
 
-__all__ = ["HitRatio", "TurnLog", "hit_ratio", "sampled_events", "simulate_sessions"]
+__all__ = ["HitRatio", "RateCurve", "TurnLog", "hit_ratio", "sampled_events", "simulate_sessions"]
 
 Array = NDArray[Any]
 
@@ -53,6 +53,27 @@ class TurnLog:
     over: Array
 
 
+@dataclass(frozen=True)
+class RateCurve:
+    """Arrival rates that repeat: parts of a period, one after the other, each with its own rate.
+
+    period [s]; share of the period, and rate over the stream's own, part by part.
+    """
+
+    period: float
+    share: Sequence[float]
+    factor: Sequence[float]
+
+    def times(self, rate: float, horizon: float, rng: np.random.Generator) -> Array:
+        """Arrival times of a Poisson process whose rate follows the curve: uniform in the integrated rate."""
+        periods = int(np.ceil(horizon / self.period))
+        length = np.tile(np.asarray(self.share, float) * self.period, periods)
+        time = np.concatenate([[0.0], np.cumsum(length)])
+        mass = np.concatenate([[0.0], np.cumsum(length * np.tile(self.factor, periods))])
+        end = np.interp(horizon, time, mass)
+        return np.interp(rng.uniform(0.0, end, rng.poisson(rate * end)), mass, time)
+
+
 class _Stack:
     """Tokens above a position of an LRU stack: a Fenwick tree over touch numbers."""
 
@@ -78,10 +99,13 @@ class _Stack:
         return self.total - below
 
 
-def _sampled_turns(stream: SessionStream, horizon: float, rng: np.random.Generator) -> tuple[Array, ...]:
+def _sampled_turns(
+    stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve
+) -> tuple[Array, ...]:
     """All turns of the sessions that arrive before the horizon: session, time, context after the turn,
     variant."""
-    chains, length = _chains(stream, horizon, rng)
+    arrivals, length = _chains(stream, horizon, rng, rates)
+    chains = len(arrivals)
     sessions = chains * length
     turns = stream.turns.sample(rng, sessions)
     session = np.repeat(np.arange(sessions), turns)
@@ -91,20 +115,23 @@ def _sampled_turns(stream: SessionStream, horizon: float, rng: np.random.Generat
         np.add.reduceat(turns, np.arange(0, sessions, length)) if sessions else turns,
     )
     gap = np.asarray(stream.gap.sample(rng, len(session)), float)
-    gap[begin] = rng.uniform(0.0, horizon if length == 1 else float(stream.gap.mean), chains)
+    gap[begin] = arrivals
     size = np.asarray(stream.step.sample(rng, len(session)), float)
     size[start] = stream.first.sample(rng, sessions)
     time, context = _within(gap, begin, together), _within(size, start, turns)
     return session, time, context, _sampled_variants(stream, sessions, rng)
 
 
-def _chains(stream: SessionStream, horizon: float, rng: np.random.Generator) -> tuple[int, int]:
-    """Number of independent chains of sessions and sessions in each: one for a Poisson arrival, enough to
+def _chains(
+    stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve
+) -> tuple[Array, int]:
+    """Start of each independent chain of sessions and sessions in each: one for a Poisson arrival, enough to
     fill the horizon for an agent."""
     if stream.agents is None:
-        return rng.poisson(float(stream.arrival_rate) * horizon), 1
+        return rates.times(float(stream.arrival_rate), horizon, rng), 1
     sessions = horizon / float(stream.turns.mean * stream.gap.mean)
-    return int(stream.agents), int(2.0 * sessions + 10.0 * np.sqrt(sessions) + 20.0)
+    starts = rng.uniform(0.0, float(stream.gap.mean), int(stream.agents))
+    return starts, int(2.0 * sessions + 10.0 * np.sqrt(sessions) + 20.0)
 
 
 def _within(values: Array, start: Array, turns: Array) -> Array:
@@ -127,23 +154,28 @@ def simulate_sessions(
     seed: int,
     touch: Touch = "reverse",
     warm_up: float = 0.2,
+    rates: RateCurve | None = None,
+    second_use: bool = False,
 ) -> TurnLog:
     """Run the streams for `horizon` seconds and log every turn after the first `warm_up` share of it.
 
+    rates: how arrivals change over time; steady when absent. second_use: a context enters at its second turn.
     Sessions that began before time zero are missing, so the warm-up must exceed the length of a session and
     the longest pause that matters. Cost: about 10 microseconds a turn.
     """
-    events = sampled_events(streams, horizon, np.random.default_rng(seed))
-    return _replayed(streams, events, touch, warm_up * horizon)
+    events = sampled_events(streams, horizon, np.random.default_rng(seed), rates)
+    return _replayed(streams, events, touch, warm_up * horizon, second_use)
 
 
-def sampled_events(streams: Sequence[SessionStream], horizon: float, rng: np.random.Generator) -> Array:
+def sampled_events(
+    streams: Sequence[SessionStream], horizon: float, rng: np.random.Generator, rates: RateCurve | None = None
+) -> Array:
     """All turns before the horizon in time order; rows are time, stream, session, context after the turn,
     head (-1)."""
     heads = {id(s.prefix): n for n, s in enumerate(streams) if s.prefix is not None}
-    parts = []
+    parts, rates = [], rates or RateCurve(horizon, (1.0,), (1.0,))
     for index, stream in enumerate(streams):
-        session, time, size, variant = _sampled_turns(stream, horizon, rng)
+        session, time, size, variant = _sampled_turns(stream, horizon, rng, rates)
         key = session * len(streams) + index
         head = np.where(variant < 0, -1, variant * len(streams) + heads.get(id(stream.prefix), 0))[session]
         parts.append(np.array([time, np.full(len(time), index), key, size, head])[:, time < horizon])
@@ -176,7 +208,9 @@ class _Entries:
         self.stack.add(position, size)
 
 
-def _replayed(streams: Sequence[SessionStream], events: Array, touch: Touch, start: float) -> TurnLog:
+def _replayed(
+    streams: Sequence[SessionStream], events: Array, touch: Touch, start: float, second_use: bool
+) -> TurnLog:
     """Push every turn through the stack. In reverse touch the head lies above the session's own context."""
     tokens = [0.0 if s.prefix is None else float(s.prefix.tokens) for s in streams]
     retention = [float(s.retention) for s in streams]
@@ -196,6 +230,8 @@ def _replayed(streams: Sequence[SessionStream], events: Array, touch: Touch, sta
                 above = max(above, over + length - context)  # a lost head loses the context behind it
             rows.append((of, context, above, length, over))
         touched = [(contexts, key, 2 * i + over_private, size)]
+        if second_use and key not in contexts.size:
+            contexts.size[key], touched = size, []
         if head >= 0:
             touched.append((heads, head, 2 * i + over_head, length))
         for entries, owner, _, _ in touched:

@@ -90,7 +90,7 @@ def test_a_day_is_averaged_over_sessions_not_replaced_by_its_mean():
 
 
 def test_agents_arrive_as_often_as_their_pauses_allow():
-    case, load = loaded(workload__chat__arrivals=None, workload__chat__agents=1200)
+    _, load = loaded(workload__chat__arrivals=None, workload__chat__agents=1200)
     (t,) = load.traffic
     assert float(t.arrivals) == pytest.approx(1200 / (8 * float(t.sessions.gap_law.mean)))
     assert 0 < resident(load) < 1

@@ -121,7 +121,7 @@ def test_own_schema_and_reader_accept_the_same_rows(tmp_path):
 
 def test_a_model_sizes_requests_by_its_own_curve(tmp_path):
     """Llama-3.1-8B keeps 2 x 32 layers x 8 heads x 128 x 2 bytes = 128 KiB of every token; gpt-oss keeps half its
-    layers in a window of 128 tokens, so a short request holds more bytes per token than one more token adds to a long one."""
+    layers in a window of 128 tokens, so a short request holds more bytes per token than one more token adds."""
     path = oracle.write_jsonl(tmp_path / "t.jsonl", [list(range(30)), list(range(40))])
     (document,) = trace([str(path)], capacities=[10], model="llama-3.1-8b", tiers=[("hbm", "1 MiB"), ("dram", 6)])
     assert document["kv"]["bytes_per_token"] == pytest.approx(131_072)
