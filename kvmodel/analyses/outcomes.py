@@ -185,7 +185,7 @@ def _queues(case: Case, o: Outcomes, tiers: Sequence[str], paths: Mapping[str, F
         if tier not in paths:
             continue
         path = paths[tier]
-        size = tokens * path.bytes_per_token
+        size = np.where(tokens > 0, path.nbytes(tokens), 0.0)
         rate = turn_rate * np.sum(np.where(size > 0, o.share, 0.0), axis=0)
         some = np.maximum(rate / turn_rate, 1e-30)
         mean, square = np.sum(o.share * size, axis=0) / some, np.sum(o.share * size**2, axis=0) / some

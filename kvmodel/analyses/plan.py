@@ -203,7 +203,7 @@ def _tiers(case: Case, load: Load) -> Iterator[Answer]:
 
 
 def _least_bandwidth(terms: timing.PrefillTerms, path: timing.FetchTerms, tokens: Any) -> Any:
-    return break_even_bandwidth(path.bytes_per_token * tokens, saved=terms.saved(tokens), fixed=path.fixed)
+    return break_even_bandwidth(path.nbytes(tokens), saved=terms.saved(tokens), fixed=path.waiting)
 
 
 def _endurance(case: Case, load: Load, target_lifetime: Any) -> Iterator[Answer]:

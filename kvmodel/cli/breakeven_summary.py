@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from kvmodel.cli.summary import _grid as grid
+from kvmodel.cli.summary import grid
 from kvmodel.results.breakeven_verdict import sentences
 from kvmodel.results.table import Row, Table, central
 from kvmodel.units import number, text

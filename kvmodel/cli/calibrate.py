@@ -91,7 +91,7 @@ def _error(found: Any) -> str:
 
 def _lines(points: dict[str, list[float]], found: Any) -> list[str]:
     """Every point with its residual and its error when left out, then the terms."""
-    from kvmodel.cli.summary import _grid as grid
+    from kvmodel.cli.summary import grid
     from kvmodel.units import number
 
     shown = [name for name, values in points.items() if len(set(values)) > 1 or name in ("tokens", "bytes", "seconds")]

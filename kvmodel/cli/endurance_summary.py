@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kvmodel.cli.summary import _grid as grid
+from kvmodel.cli.summary import grid
 from kvmodel.cli.summary import _shown as shown
 from kvmodel.cli.summary import notes
 from kvmodel.results.table import Table, central

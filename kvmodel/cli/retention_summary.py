@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvmodel.cli.summary import _grid as grid
+from kvmodel.cli.summary import grid
 from kvmodel.results.shown import cell
 from kvmodel.results.table import Row, Table, central
 from kvmodel.units import text

@@ -29,7 +29,7 @@ def _shown(rows: Table, quantity: str, **where: str) -> str:
     return f"{found.text} ({found.small})" if found.small else found.text
 
 
-def _grid(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+def grid(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
     """Columns aligned, the first to the left."""
     widths = [max(len(row[i]) for row in (head, *body)) for i in range(len(head))]
 
@@ -51,7 +51,7 @@ def _arms(rows: Table) -> list[str]:
                ("cost", "cost.rate"), ("per qualified session", "cost.per_qualified_session")]
     body = [[arm, *(_shown(rows, quantity, arm=arm) for _, quantity in columns)] for arm in arms]
     return ["Arms, on the same GPUs and limits (reuse as share of prompt tokens; rates in sessions)",
-            *_grid(["arm", *(title for title, _ in columns)], body)]
+            *grid(["arm", *(title for title, _ in columns)], body)]
 
 
 def _tiers(rows: Table) -> list[str]:
@@ -70,7 +70,7 @@ def _tiers(rows: Table) -> list[str]:
             _shown(rows, "breakeven.tokens", tier=tier), _shown(rows, "load.tier_utilisation", tier=tier),
             _shown(rows, "endurance.daily_writes", tier=tier), _shown(rows, "endurance.lifetime", tier=tier)])
     prefix = _shown(rows, "time.typical_prefix")
-    return [f"Tiers (fetch and recompute of the typical prefix, {prefix})", *_grid(head, body)]
+    return [f"Tiers (fetch and recompute of the typical prefix, {prefix})", *grid(head, body)]
 
 
 def _chain(rows: Table) -> list[str]:
@@ -84,7 +84,7 @@ def _chain(rows: Table) -> list[str]:
         body.append([name, *(_shown(rows, q, arm=arm, population=name)
                              for q in ("reuse.ceiling", "reuse.resident", "reuse.timely", "reuse.kept"))])
     return [f"Reuse of {arm}, share of all prompt tokens: computed before > found in some tier > consumable in time",
-            *_grid(["population", "ceiling", "resident", "timely", "kept of its own"], body)]
+            *grid(["population", "ceiling", "resident", "timely", "kept of its own"], body)]
 
 
 def _knees(table: Table, rows: Table) -> list[str]:

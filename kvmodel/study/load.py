@@ -14,7 +14,14 @@ from kvmodel.analyses.quantities import QUANTITIES
 from kvmodel.errors import KvmodelError, Problem, StudyError
 from kvmodel.results.targets import parse_target
 from kvmodel.study.problems import problems_of
-from kvmodel.study.resolve import Provenance, UnmergedError, apply_overrides, apply_scenarios, merge_presets
+from kvmodel.study.resolve import (
+    Provenance,
+    UnmergedError,
+    apply_overrides,
+    apply_scenarios,
+    laid_over,
+    merge_presets,
+)
 from kvmodel.study.schema import PRESET_PLACES, QUESTION_KEYS, Study
 from kvmodel.study.source import Tree, read_text, read_tree
 from kvmodel.system.config_json import read_config_file
@@ -72,6 +79,29 @@ def parse_study(text: str, name: str = "study", overrides: Mapping[str, Any] | N
     return _loaded(read_text(text, name), overrides)
 
 
+def _with_includes(tree: Tree) -> Tree:
+    """The study over the files it includes, for example measured terms; a later file over an earlier one.
+
+    `include: FILE` or a list, paths relative to the study. Included files may not include others.
+    """
+    given = tree.data.get("include")
+    if given is None:
+        return tree
+    names = given if isinstance(given, list) else [given]
+    below: Mapping[str, Any] = {}
+    for name in names:
+        if not isinstance(name, str):
+            raise StudyError(tree.name, [Problem("include", f"expected the name of a YAML file, got {name!r}",
+                                                 *(tree.position(("include",)) or ()))])
+        included = read_tree(Path(tree.name).parent / name)
+        if "include" in included.data:
+            raise StudyError(included.name, [Problem("include", "an included file may not include others",
+                                                     *(included.position(("include",)) or ()))])
+        below = laid_over(below, included.data)
+    own = {key: value for key, value in tree.data.items() if key != "include"}
+    return replace(tree, data=laid_over(below, own))
+
+
 # Sections that may be left out of a file, and still be reached by --set, scenarios and sweeps.
 OPTIONAL_SECTIONS = (("policy",), ("policy", "admission"), ("prices",), ("monte_carlo",), ("sweep",), ("uncertain",),
                      ("targets",), ("deployment", "decode"))
@@ -92,7 +122,7 @@ def _with_section(data: Any, keys: tuple[str, ...]) -> Any:
 
 
 def _loaded(tree: Tree, overrides: Mapping[str, Any] | None) -> LoadedStudy:
-    tree = _with_sections(tree)
+    tree = _with_sections(_with_includes(tree))
     if overrides:
         tree = apply_overrides(tree, overrides)
     return replace(resolve(tree), overrides=dict(overrides or {}))
@@ -130,7 +160,7 @@ def _with_model_config(tree: Tree) -> Tree:
     path = Path(tree.name).parent / str(model["config"])
     own = {key: value for key, value in model.items() if key != "config"}
     try:
-        fields = read_config_file(path).model_dump(by_alias=True, exclude_defaults=True, mode="json")
+        fields = read_config_file(path).model_dump(by_alias=True, exclude_none=True, mode="json")
     except (KvmodelError, OSError) as error:
         problem = Problem("model.config", str(error), *(tree.position(("model", "config")) or ()))
         raise StudyError(tree.name, [problem]) from None

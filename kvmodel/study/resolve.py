@@ -267,15 +267,15 @@ def _merged(preset: catalogue.Preset, record: Mapping[str, Any]) -> dict[str, An
     own = {key: value for key, value in record.items() if key != "preset"}
     modified = [dotted(path) for path in _modified(preset.fields, own, ())]
     name = f"{preset.name} (modified: {', '.join(modified)})" if modified else preset.name
-    return {**_deep(preset.fields, own), "preset": name}
+    return {**laid_over(preset.fields, own), "preset": name}
 
 
-def _deep(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """`above` over `below`, mapping by mapping; a mapping of another kind replaces the one below whole."""
     merged = {**below, **above}
     for key in below.keys() & above.keys():
         if _mergeable(below[key], above[key]):
-            merged[key] = _deep(below[key], above[key])
+            merged[key] = laid_over(below[key], above[key])
     return merged
 
 

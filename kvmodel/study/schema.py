@@ -18,7 +18,7 @@ PRESET_PLACES = {
     "prices": "prices",
 }
 # Keys of a study that are not part of a case.
-QUESTION_KEYS = ("kvmodel", "name", "compare", "scenarios", "sweep", "uncertain", "monte_carlo", "targets")
+QUESTION_KEYS = ("kvmodel", "include", "name", "compare", "scenarios", "sweep", "uncertain", "monte_carlo", "targets")
 
 Arm = Literal["no_reuse", "local_reuse", "all_tiers"]
 
@@ -37,6 +37,8 @@ class Study(Case):
 
     kvmodel: Literal[1] = 1
     """Version of the study format."""
+    include: str | tuple[str, ...] = ()
+    """YAML files whose content lies below the study's own, relative to it: measured terms, a shared workload."""
     name: str = "study"
     """The question in words."""
     compare: tuple[Arm, ...] = ("no_reuse", "local_reuse", "all_tiers")

@@ -17,7 +17,7 @@ import yaml
 from kvmodel import units
 
 PRESETS = Path(__file__).parents[2] / "kvmodel" / "presets"
-FAMILIES = ("llms", "gpus", "drives", "tiers", "prices")
+FAMILIES = ("llms", "gpus", "drives", "tiers", "prices", "paths")
 BASES = {"datasheet", "published", "measured", "derived", "assumed"}
 ABOUT = {"title", "kind", "sources", "notes"}
 FILES = sorted(path for family in FAMILIES for path in (PRESETS / family).glob("*.yaml"))
