@@ -6,14 +6,16 @@ Question answered: of the reuse the workload offers, how much is resident, and i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from kvmodel.analyses.admitted import under_rule
 from kvmodel.analyses.capacity import fixed_tokens, hbm_pool, stored_bytes_per_token, tier_tokens
 from kvmodel.analyses.traffic import Traffic
 from kvmodel.formulas import laws, reuse
+from kvmodel.formulas.varying_rates import PhaseRates, phase_rates
 from kvmodel.policies.eviction import eviction_rule
 from kvmodel.system.case import Case
 from kvmodel.workloads.day import levels
@@ -34,11 +36,9 @@ class Residency:
     """Tokens each tier can hold for paused KV, axis 0 the tiers [tokens]."""
 
 
-def streams_of(
-    case: Case, traffic: Sequence[Traffic], share: Any = 1.0, factor: Any = 1.0
-) -> list[reuse.SessionStream]:
-    """The populations as streams into one cache. `share` of the sessions reach it (one of several instances);
-    `factor`: rate over the mean rate, its own axes in front. Pinned prefixes are left out: they never compete."""
+def streams_of(case: Case, traffic: Sequence[Traffic], share: Any = 1.0) -> list[reuse.SessionStream]:
+    """The populations as streams into one cache at their mean rates; `share` of the sessions reach it (one of several
+    instances). Pinned prefixes are left out: they never compete."""
     extra = fixed_tokens(case)
     heads: dict[str, reuse.SharedPrefix] = {}
     streams = []
@@ -49,7 +49,7 @@ def streams_of(
             head = heads.setdefault(population.prefix_name, _head(population))
         agents = population.sessions.agents
         streams.append(reuse.SessionStream(
-            arrival_rate=population.arrivals * share * (factor if population.sessions.day else 1.0),
+            arrival_rate=population.arrivals * share,
             first=laws.Sum((population.first, laws.Constant(extra))),
             step=population.step,
             turns=population.sessions.turns_law,
@@ -147,27 +147,39 @@ def hit_shares(case: Case, traffic: Sequence[Traffic], share: Any, capacity: Any
     """(private, prefix) share found within a stack of `capacity` tokens, by population, when `share` of the sessions
     reach it and it was empty `since` seconds ago.
 
-    Rates that change over the day are worked out level by level and averaged over sessions, never replaced by their
-    mean. Pinned prefixes always hit, as far as they fit, and leave the others what is left of the stack.
+    Rates that change are worked out phase by phase and averaged over returns, never replaced by their mean. Pinned
+    prefixes always hit, as far as they fit, and leave the others what is left of the stack.
     """
     held = pinned_tokens(case, traffic)
     pinned = sum(held.values())
     kept = np.minimum(_ratio(capacity, pinned), 1.0) if held else np.ones(())
     room = np.maximum(capacity - pinned, 0.0)
-    shares, factors = rate_levels(case)
-    ndim = max(case.axes, np.ndim(capacity), np.ndim(since))
-    leading = [np.stack(np.broadcast_arrays(*level)) for level in (shares, factors)]
-    time_share, factor = (level.reshape(level.shape[:1] + (1,) * (ndim - level.ndim + 1) + level.shape[1:])
-                          for level in leading)
-    rule, streams = eviction_rule(case.policy.eviction), streams_of(case, traffic, share, factor)
-    hits = rule(streams, room, TOUCH[case.policy.touch], since)
+    streams, touch = streams_of(case, traffic, share), TOUCH[case.policy.touch]
+    phases = _phases(traffic, streams, room, max(case.axes, np.ndim(capacity), np.ndim(since)))
+    busy = [stream if phase is None else replace(stream, arrival_rate=stream.arrival_rate * phase.factor)
+            for stream, phase in zip(streams, phases, strict=True)]
+    hits = eviction_rule(case.policy.eviction)(busy, room, touch, since)
+    some = next((phase for phase in phases if phase is not None), None)
     found = {}
-    for i, t in enumerate(traffic):
-        rate = t.arrivals * (factor if t.sessions.day else 1.0)
-        parts = [_ratio(*(_over_levels(value[i], rate, time_share) for value in pair))
-                 for pair in ((hits.private, hits.reusable_private), (hits.prefix, hits.reusable_prefix))]
+    for i, (t, phase) in enumerate(zip(traffic, phases, strict=True)):
+        parts = [_ratio(each[i], whole[i]) for each, whole in
+                 ((hits.private, hits.reusable_private), (hits.prefix, hits.reusable_prefix))]
+        if some is not None:
+            weight = some.time if phase is None else phase.weight
+            parts = [(weight * part).sum(axis=0) for part in parts]
         found[t.name] = (parts[0], kept * np.ones_like(parts[1]) if t.prefix_name in held else parts[1])
     return found
+
+
+def _phases(traffic: Sequence[Traffic], streams: Sequence[reuse.SessionStream], room: Any, ndim: int
+            ) -> list[PhaseRates | None]:
+    """Rates each stream sees at the phases of its day, in front of `ndim` study axes; None where they are steady."""
+    if not any(t.sessions.day for t in traffic):
+        return [None] * len(traffic)
+    window = np.asarray(reuse.characteristic_time(streams, room))
+    window = window.reshape((1,) * (ndim - window.ndim) + window.shape)
+    return [phase_rates(stream, t.sessions.period, *map(_leading, levels(t.sessions.day)), window)
+            if t.sessions.day else None for t, stream in zip(traffic, streams, strict=True)]
 
 
 def rate_levels(case: Case) -> tuple[list[Any], list[Any]]:
@@ -175,10 +187,8 @@ def rate_levels(case: Case) -> tuple[list[Any], list[Any]]:
     return levels(next((p.day for p in case.sessions.values() if p.day), ()))
 
 
-def _over_levels(value: Any, rate: Any, share: Any) -> Any:
-    """Mean per session over the levels, which lie in front of the study's axes."""
-    steady = np.broadcast_to(value, np.broadcast_shapes(np.shape(value), np.shape(share)))
-    return reuse.over_rates(steady, np.broadcast_to(np.maximum(rate, 1e-300), steady.shape), share)
+def _leading(level: Sequence[Any]) -> np.ndarray:
+    return np.stack(np.broadcast_arrays(*level))
 
 
 def _ratio(part: Any, whole: Any) -> Any:
@@ -188,7 +198,6 @@ def _ratio(part: Any, whole: Any) -> Any:
 
 def _admitted(case: Case, tier: str, traffic: Sequence[Traffic]) -> dict[str, Any]:
     """Share of what the stack would hold that admission lets into a tier that wears; 1 elsewhere."""
-    rule = case.policy.admission
     wears = tier in case.storage_tiers and case.tiers[tier].kind == "nvme"
-    return {t.name: np.asarray(rule.probability, float) * (t.reused_again if rule.second_use else 1.0)
-            if wears else np.ones(()) for t in traffic}
+    rules = under_rule(case.policy.admission, traffic)
+    return {t.name: rules[t.name].served if wears else np.ones(()) for t in traffic}

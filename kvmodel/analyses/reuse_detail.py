@@ -20,7 +20,6 @@ from kvmodel.analyses.reuse import (
     Residency,
     hit_shares,
     pinned_tokens,
-    rate_levels,
     residency,
     stacks_of,
     streams_of,
@@ -30,6 +29,7 @@ from kvmodel.analyses.traffic import Traffic, traffic_of
 from kvmodel.formulas import reuse
 from kvmodel.system.case import Case
 from kvmodel.units import DAY
+from kvmodel.workloads.day import levels
 
 PAUSES = np.geomspace(1.0, 7 * DAY, 41)  # [s]
 SINCE = np.geomspace(1.0, 30 * DAY, 49)  # [s]
@@ -42,7 +42,7 @@ def reuse_flags(case: Case, load: Load) -> tuple[str, ...]:
     """Reasons to doubt the resident share of an arm, each with the error to expect; none where it is exact to 0.004."""
     if not load.tiers:
         return ()
-    return (*_shape_flags(case, load), *_rate_flags(case, load))
+    return (*_shape_flags(case, load), *_rate_flags(load))
 
 
 def _shape_flags(case: Case, load: Load) -> Iterator[str]:
@@ -63,18 +63,12 @@ def _shape_flags(case: Case, load: Load) -> Iterator[str]:
             yield f"pinned prefixes do not fit {load.tiers[0]}: they take all of it, and the rest of them lies below"
 
 
-def _rate_flags(case: Case, load: Load) -> Iterator[str]:
-    shares, factors = rate_levels(case)
-    if len(shares) == 1:
-        return
-    peak = max(float(np.max(factor)) for factor in factors)
-    yield (f"rates change over the day, up to {peak:.3g} times their mean: hits are averaged over {len(shares)} "
-           "levels, queues and latencies are those of the mean rate")
-    _, share, capacity = stacks_of(case, load.tiers, load.active_tokens)[-1]
-    kept = reuse.characteristic_time(streams_of(case, load.traffic, share), capacity)
-    if np.any(kept > DAY * min(float(np.min(part)) for part in shares)):
-        yield ("contexts are kept longer than a level of the day lasts: the cache averages over it, and the true reuse "
-               "lies between this and that of the mean rate (0.07-0.11 apart where measured)")
+def _rate_flags(load: Load) -> Iterator[str]:
+    factors = [np.asarray(factor) for t in load.traffic for factor in levels(t.sessions.day)[1] if t.sessions.day]
+    if factors:
+        peak = max(float(np.max(factor)) for factor in factors)
+        yield (f"rates change, up to {peak:.3g} times their mean: hits are averaged over what the cache sees of it "
+               "(within 0.012; bursts of random length up to 0.1); queues and latencies are those of the mean rate")
 
 
 def hit_ratios(case: Case, load: Load, arm: str) -> Iterator[Answer]:

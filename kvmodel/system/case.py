@@ -64,10 +64,11 @@ class Case(Record):
         problems = []
         if not self.sessions:
             problems.append("workload: needs at least one population of kind sessions")
-        days = {name: [np.asarray(level.share).tolist() for level in p.day]
+        days = {name: [np.asarray(p.period).tolist(), *(np.asarray(level.share).tolist() for level in p.day)]
                 for name, p in self.sessions.items() if p.day}
         if any(shares != next(iter(days.values())) for shares in days.values()):
-            problems.append(f"workload: the days of {', '.join(days)} must be cut into the same shares, level by level")
+            problems.append(f"workload: the days of {', '.join(days)} must repeat after the same period "
+                            "and be cut into the same shares, level by level")
         problems += [f"policy.pinned: {name!r} is not a population of kind shared_prefix"
                      for name in self.policy.pinned if name not in self.prefixes]
         users: dict[str, list[str]] = {}

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from kvmodel.formulas import laws
 from kvmodel.laws import LawChoice, law_choice, law_of
 from kvmodel.quantity import Fraction, Number, Quantity, Record, Seconds, Tokens
+from kvmodel.units import DAY
 from kvmodel.workloads.day import DayLevel
 from kvmodel.workloads.turns import Turns
 
@@ -36,7 +37,9 @@ class Sessions(Record):
     agents: Annotated[Number, Quantity("", gt=0, le=1e9)] | None = None
     """A fixed population in place of arrivals: each runs one session after the other and pauses after every turn."""
     day: tuple[DayLevel, ...] = ()
-    """How the rate changes over the day, level by level; the rate is steady when absent."""
+    """How the rate changes, level by level, one after the other; the rate is steady when absent."""
+    period: Annotated[Number, Quantity("s", gt=0, le=1e9)] = DAY
+    """Time after which the levels repeat: a day, or less where bursts are meant."""
     first_tokens: law_of(Tokens)
     """Prompt tokens of the first turn, without the shared prefix at its head."""
     new_tokens: law_of(Tokens)

@@ -81,10 +81,10 @@ def test_doubts_are_flagged():
 
 
 def test_a_day_is_averaged_over_sessions_not_replaced_by_its_mean():
-    """Levels of 2.105 and 0.526 times the mean: each as a study of its own, weighed by its sessions."""
+    """Levels of 2.105 and 0.526 times the mean, years long: each as a study of its own, weighed by its sessions."""
     factors, weight = np.array([2.0, 0.5]) / 0.95, np.array([0.6, 0.35]) / 0.95
     each = [loaded(workload__chat__arrivals=0.2 * f)[1].residency.private["chat"][0] for f in factors]
-    mixed = loaded(workload__chat__day=DAY)[1].residency.private["chat"][0]
+    mixed = loaded(workload__chat__day=DAY, workload__chat__period=1e8)[1].residency.private["chat"][0]
     # active contexts are those of the mean rate in the mixture, so the pools differ a little
     assert float(mixed) == pytest.approx(float(weight @ np.array(each)), abs=0.03)
 

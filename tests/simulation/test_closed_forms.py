@@ -24,6 +24,7 @@ from kvmodel.formulas.laws import (
     TabulatedTurns,
 )
 from kvmodel.formulas.reuse import SessionStream, SharedPrefix
+from kvmodel.formulas.varying_rates import phase_rates
 from kvmodel.simulation.session_cache import RateCurve, hit_ratio, simulate_sessions
 
 BAR = 0.015
@@ -136,3 +137,35 @@ def test_recovery_after_the_cache_was_emptied():
     heads = reuse.hit_tokens([replace(CHAT, prefix=HEADS)], 1e9, since=since)
     found = heads.prefix[0] / heads.reusable_prefix[0]
     assert np.all(np.diff(found) > 0) and found[-1] == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("period", [200.0, 1_600.0, 12_800.0])
+def test_bursts_of_any_length(period):
+    """A fifth of the time sixteen times the rate of the rest, faster and slower than sessions of four minutes. A plain
+    mixture over the two rates is up to 0.3 off where bursts are short, the mean rate where they are long."""
+    share, factor = np.array([0.8, 0.2]), np.array([0.25, 4.0])
+    capacity = capacities([CHAT])
+    phases = phase_rates(CHAT, period, share, factor, reuse.characteristic_time([CHAT], capacity))
+    hits = reuse.hit_tokens([replace(CHAT, arrival_rate=0.05 * phases.factor)], capacity)
+    found = (phases.weight * hits.private[0]).sum(axis=0) / float(CHAT.paused_moments[1])
+    log = simulate_sessions([CHAT], 2e5, seed=16, rates=RateCurve(period, share, factor))
+    seen = hit_ratio(log, capacity)
+    assert_close(found, seen.private, seen.private_error)
+
+
+def test_slow_changes_are_a_mixture_and_fast_ones_the_mean():
+    share, factor = np.array([0.5, 0.5]), np.array([0.5, 1.5])
+    slow, fast = (phase_rates(CHAT, period, share, factor, 60.0) for period in (1e9, 1e-3))
+    assert np.allclose(slow.factor, np.repeat(factor, 6), atol=0.03)
+    assert np.allclose(fast.factor, 1.0, atol=1e-3)
+    for found in (slow, fast):
+        assert found.weight.sum() == pytest.approx(1.0) and found.time.sum() == pytest.approx(1.0)
+
+
+def test_phases_of_arrays_equal_those_of_scalars():
+    share, factor = np.array([0.6, 0.4]), np.array([[0.5, 1.0], [1.75, 1.0]])
+    window, period = np.array([30.0, 3_000.0]), np.array([600.0, 7_200.0])
+    both = phase_rates(CHAT, period, share, factor, window)
+    for k in range(2):
+        one = phase_rates(CHAT, period[k], share, factor[:, k], window[k])
+        assert np.allclose(both.factor[:, k], one.factor) and np.allclose(both.weight[:, k], one.weight)
