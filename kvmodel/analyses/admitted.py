@@ -28,12 +28,13 @@ class Admitted:
 
 
 def under_rule(rule: Admission, traffic: Sequence[Traffic]) -> dict[str, Admitted]:
-    """The study's own rule: a coin per context, and second use where asked for."""
-    coin = np.asarray(rule.probability, float)
-    return {
-        t.name: Admitted(coin * part.written, coin * part.served)
-        for t, part in ((t, after_uses(t, 2 if rule.second_use else 1)) for t in traffic)
-    }
+    """The study's own rule: a coin per context, a number of uses, a least length; taken as independent of each other."""
+    uses = max(int(np.max(np.asarray(rule.uses))), 2 if rule.second_use else 1)
+    coin, found = np.asarray(rule.probability, float), {}
+    for t in traffic:
+        used, long = after_uses(t, uses), beyond_length(t, rule.minimum_tokens)
+        found[t.name] = Admitted(coin * used.written * long.written, coin * used.served * long.served)
+    return found
 
 
 def after_uses(t: Traffic, uses: int) -> Admitted:

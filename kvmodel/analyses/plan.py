@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kvmodel.analyses import capacity, cost, endurance, goodput, timing
+from kvmodel.analyses import capacity, cost, endurance, goodput, retention, timing
 from kvmodel.analyses.answer import Answer
 from kvmodel.analyses.serving import Load, load_of
 from kvmodel.analyses.traffic import Traffic, traffic_of
@@ -40,7 +40,8 @@ def evaluate(case: Case, arms: Sequence[str] = ARMS, target_lifetime: Any = None
     loads = {arm: load_of(case, tiers_of(case, arm), traffic) for arm in arms}
     served = [answer for arm in arms for answer in (*_chain(arm, loads[arm]), *_service(case, arm, loads[arm]))]
     widest = loads[arms[-1]]
-    served += [*_workload(case, widest), *_tiers(case, widest), *_endurance(case, widest, target_lifetime)]
+    served += [*_workload(case, widest), *_tiers(case, widest), *_endurance(case, widest, target_lifetime),
+               *retention.windows_of(case, widest)]
     if case.slo is not None:
         best = {arm: goodput.goodput_of(case, tiers_of(case, arm), granularity) for arm in arms}
         served += [*_goodput(best), *_cost(case, best)]

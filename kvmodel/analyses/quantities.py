@@ -19,6 +19,9 @@ QUANTITIES = {
     "endurance.write_rate": "B/s", "endurance.daily_writes": "B", "endurance.drive_writes_per_day": "",
     "endurance.amplification": "", "endurance.rated_amplification": "", "endurance.lifetime": "s",
     "endurance.write_budget": "B/s",
+    "retention.window": "s", "retention.window_unknown_law": "s", "retention.break_even": "s",
+    "retention.returns_within": "", "retention.cost_per_stay": "USD", "retention.cost_if_dropped": "USD",
+    "retention.cost_unknown_law": "USD",
     "goodput.largest_session_rate": "/s", "goodput.qualified_sessions_per_second": "/s", "goodput.operating_rate": "/s",
     "cost.rate": "USD/s", "cost.per_qualified_session": "USD",
 }

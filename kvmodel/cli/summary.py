@@ -17,7 +17,8 @@ def summary_text(table: Table) -> str:
         rows = table.select(case=case)
         if len(cases(table)) > 1:
             lines += ["", f"=== {case} ==="]
-        for block in (_arms(rows), _tiers(rows), _chain(rows), _knees(table, rows), _targets(rows), _notes(rows)):
+        for block in (_arms(rows), _tiers(rows), _chain(rows), _knees(table, rows), _windows(rows),
+                      _targets(rows), _notes(rows)):
             if block:
                 lines += ["", *block]
     return "\n".join(lines) + "\n"
@@ -104,6 +105,14 @@ def _knees(table: Table, rows: Table) -> list[str]:
         lines.append(f"  {tier}: {text}{cliff}; the study has {here}")
     title = "Knee: capacity beyond which another byte does not earn its rent, at the study's rate and stated values"
     return [title, *lines] if lines else []
+
+
+def _windows(rows: Table) -> list[str]:
+    tiers = names(rows, "tier", "retention.window")
+    body = [[name, *(_shown(rows, "retention.window", population=name, tier=tier) for tier in tiers)]
+            for name in names(rows, "population", "retention.window")]
+    title = "Retention: how long a paused context is worth its rent in each tier (0: drop it; ∞: never drop it)"
+    return [title, *grid(["population", *tiers], body)] if body else []
 
 
 def _targets(rows: Table) -> list[str]:

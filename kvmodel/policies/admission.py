@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kvmodel.quantity import Fraction, Record
+from typing import Annotated, Any
+
+from kvmodel.quantity import Fraction, Quantity, Record, Tokens
 
 
 class Admission(Record):
@@ -10,5 +12,9 @@ class Admission(Record):
 
     second_use: bool = False
     """Write a block only once it has been used a second time (a turn that returned)."""
+    uses: Annotated[Any, Quantity("", ge=1, le=64)] = 1.0
+    """Write a block only at its k-th use, a whole number; creation is the first. second_use is 2."""
+    minimum_tokens: Tokens = 0.0
+    """Write a context, with all before it, only once it is so long, its shared prefix included."""
     probability: Fraction = 1.0
     """Share of contexts admitted, chosen at random once per context."""

@@ -26,6 +26,7 @@ def page(study: LoadedStudy, table: Table) -> str:
         f"<header><h1>{escape(study.name)}</h1><p class='what'>{escape(_what(study, table))}</p></header>",
         "<main>", _verdict(table), _targets(table), _points_note(table),
         _section(tables.arms(table)), _section(tables.tiers(table)), _section(tables.chain(table)),
+        _section(tables.retention(table)),
         _section(tables.workload(table)), _charts(found), _section(tables.flags(table)),
         _section(tables.assumptions(study)), _section(tables.provenance(study)),
         _folded(tables.all_rows(table)), _reproduce(study, table), "</main>",

@@ -137,6 +137,19 @@ def chain(table: Table) -> Grid:
                 "population's own reusable tokens that is resident.")
 
 
+def retention(table: Table) -> Grid:
+    """How long a paused context of each population is worth its rent, by tier."""
+    tiers_told = names(table, "tier", "retention.window")
+
+    def rows_of(rows: Table) -> Iterator[Sequence[Cell]]:
+        for name in names(rows, "population", "retention.window"):
+            yield [Cell(name), *(cell(one(rows, "retention.window", population=name, tier=tier)) for tier in tiers_told)]
+
+    return Grid("Retention: how long a paused context is worth its rent", ("population", *tiers_told),
+                _by_case(table, rows_of), "Time after the last use at which another second costs more rent than it is "
+                "likely to save. 0: drop it at once; ∞: never drop it.")
+
+
 def workload(table: Table) -> Grid:
     """Sizes and populations; of further cases only what differs from the first."""
     prefixes = ("size.", "workload.", "working_set.")
