@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kvmodel.cli import options
 from kvmodel.errors import KvmodelError
 
 
@@ -32,22 +33,12 @@ def breakeven_command(
         float, typer.Option(help="Use of the path by restores, where stores are added.", min=0.01, max=0.99)
     ] = 0.3,
     handoff_link: Annotated[str | None, typer.Option(help="Bandwidth between prefilling and decoding GPUs.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override one number; repeatable.")
-    ] = None,
-    scenario: Annotated[
-        str | None, typer.Option("--scenario", metavar="NAME", help="Evaluate under this scenario.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the summary.")] = False,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write there; - is stdout.")
-    ] = None,
-    csv: Annotated[
-        str | None, typer.Option("--csv", metavar="FILE", help="Also write the curve over prefix lengths.")
-    ] = None,
-    chart: Annotated[
-        str | None, typer.Option("--chart", metavar="FILE", help="Also draw it: .html, .svg or .png.")
-    ] = None,
+    set_: options.Assignments = None,
+    scenario: options.Scenario = None,
+    json: options.Json = False,
+    output: options.Output = None,
+    csv: options.Csv = None,
+    chart: options.Chart = None,
 ) -> None:
     """Fetch or recompute? One line per tier, and the curves over prefix length, load and queue."""
     from kvmodel.cli.breakeven_summary import summary_text

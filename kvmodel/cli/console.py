@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kvmodel.errors import KvmodelError
@@ -49,6 +49,15 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def leaves(node: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """(dotted path, value) of everything in nested mappings."""
+    if isinstance(node, dict) and node:
+        for key, value in node.items():
+            yield from leaves(value, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, node
 
 
 def progress_bar(label: str, quiet: bool) -> Callable[[int, int], None] | None:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kvmodel.cli.summary import grid
 from kvmodel.cli.summary import _shown as shown
-from kvmodel.cli.summary import notes
+from kvmodel.cli.summary import grid, notes
 from kvmodel.results.table import Table, central
 from kvmodel.units import number, text
 

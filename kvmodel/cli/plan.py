@@ -6,24 +6,24 @@ from typing import Annotated
 
 import typer
 
+from kvmodel.cli import options
 from kvmodel.cli.exit_status import ExitStatus
 
 
 def plan_command(
-    study: Annotated[str, typer.Argument(help="Study file (YAML).", show_default=False)],
-    json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the summary.")] = False,
-    output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Write there; - is stdout.")] = None,
-    csv: Annotated[str | None, typer.Option("--csv", metavar="FILE", help="Also write the result table as CSV.")] = None,
+    study: options.Study,
+    json: options.Json = False,
+    output: options.Output = None,
+    csv: options.Csv = None,
     report: Annotated[str | None, typer.Option("--report", metavar="FILE.html", help="Also write a web page.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE",
-                                                   help="Override one number; repeatable.")] = None,
-    scenario: Annotated[list[str] | None, typer.Option("--scenario", metavar="NAME",
-                                                       help="Also evaluate under this scenario; a+b joins two.")] = None,
+    set_: options.Assignments = None,
+    scenario: options.Scenarios = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with 3 when a target is missed.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Only results, no messages.")] = False,
+    quiet: options.Quiet = False,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the draws, in place of the study's.")] = None,
-    draws: Annotated[int | None, typer.Option("--draws", min=0, help="Number of draws; 0 leaves uncertain numbers at "
-                                                                     "their stated value.")] = None,
+    draws: Annotated[
+        int | None, typer.Option("--draws", min=0, help="Number of draws; 0 leaves uncertain numbers at their value.")
+    ] = None,
 ) -> None:
     """Evaluate a study: verdict, tiers, reuse, knee, endurance, cost per qualified session."""
     raise typer.Exit(plan(study, json=json, output=output, csv=csv, report=report, assignments=set_ or [],

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from kvmodel.cli import options
+
 presets_app = typer.Typer(help="List presets, or show one with its sources.", no_args_is_help=True)
 
 
@@ -13,7 +15,7 @@ presets_app = typer.Typer(help="List presets, or show one with its sources.", no
 def list_command(
     family: Annotated[str | None, typer.Argument(help="llms, gpus, drives, tiers or prices; all when absent.",
                                                  show_default=False)] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json: options.Json = False,
 ) -> None:
     """List presets by family."""
     import json as json_module
@@ -40,12 +42,12 @@ def list_command(
 @presets_app.command("show")
 def show_command(
     name: Annotated[str, typer.Argument(help="Preset name.", show_default=False)],
-    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json: options.Json = False,
 ) -> None:
     """Show a preset: every number with unit, basis, source and date."""
     import json as json_module
 
-    from kvmodel.cli.console import write_output
+    from kvmodel.cli.console import leaves, write_output
     from kvmodel.errors import PresetError, nearest
     from kvmodel.presets import catalogue
 
@@ -61,17 +63,9 @@ def show_command(
         write_output(json_module.dumps(document, indent=1, default=str), None)
         return
     lines = [f"{preset.name}  ({preset.family}): {preset.title}", ""]
-    for path, value in _leaves(preset.fields, ""):
+    for path, value in leaves(preset.fields):
         birth = preset.provenance.get(path)
         origin = "" if birth is None else f"[{birth.basis}] {birth.source_title or ''} {birth.date or ''}".rstrip()
         note = f"  ({birth.note})" if birth is not None and birth.note else ""
         lines.append(f"  {path:<34} {value!s:<24} {origin}{note}")
     write_output("\n".join(lines), None)
-
-
-def _leaves(node: object, path: str):
-    if isinstance(node, dict) and node:
-        for key, value in node.items():
-            yield from _leaves(value, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, node

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from kvmodel.cli import options
 
 
 def validate_command(
-    study: Annotated[str, typer.Argument(help="Study file (YAML).", show_default=False)],
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE",
-                                                   help="Override one number; repeatable.")] = None,
-    scenario: Annotated[str | None, typer.Option("--scenario", metavar="NAME", help="Resolve under this scenario.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the listing.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing when it is valid.")] = False,
+    study: options.Study,
+    set_: options.Assignments = None,
+    scenario: options.Scenario = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Check a study and show every number with its origin: study, preset, --set, scenario."""
     validate(study, set_ or [], scenario, json, quiet)
@@ -23,6 +20,7 @@ def validate(study: str, assignments: list[str], scenario: str | None, json: boo
     """Print the resolved study. Raises StudyError with all problems of an invalid one."""
     import json as json_module
 
+    from kvmodel.cli.console import leaves as leaves_of
     from kvmodel.cli.console import write_output
     from kvmodel.study.expand import expand
     from kvmodel.study.load import load_study
@@ -32,7 +30,7 @@ def validate(study: str, assignments: list[str], scenario: str | None, json: boo
     if scenario is not None:
         loaded = loaded.with_scenario(scenario)
     expand(loaded)  # sweeps and uncertain numbers are part of what must be valid
-    leaves = list(_leaves(loaded.data, ""))
+    leaves = list(leaves_of(loaded.data))
     if json:
         rows = {path: {"value": value, **_known(_found(loaded.provenance, path))} for path, value in leaves}
         write_output(json_module.dumps({"study": loaded.name, "valid": True, "numbers": rows}, indent=1, default=str), None)
@@ -41,14 +39,6 @@ def validate(study: str, assignments: list[str], scenario: str | None, json: boo
         lines = [repr(loaded), ""]
         lines += [f"{path:<{width}}  {_shown(value):<28} {_origin(_found(loaded.provenance, path))}" for path, value in leaves]
         write_output("\n".join(lines), None)
-
-
-def _leaves(node: object, path: str):
-    if isinstance(node, dict) and node:
-        for key, value in node.items():
-            yield from _leaves(value, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, node
 
 
 def _found(provenance, path: str):
