@@ -47,6 +47,8 @@ def reuse_flags(case: Case, load: Load) -> tuple[str, ...]:
 
 def _shape_flags(case: Case, load: Load) -> Iterator[str]:
     policy = case.policy
+    if policy.eviction == "ideal":
+        yield "ideal eviction: an upper bound that knows every pause beforehand, not a rule that can be run"
     if policy.touch == "head_first" and any(
         np.any((t.first.variance <= 0) & (t.step.variance <= 0)) for t in load.traffic
     ):

@@ -13,7 +13,7 @@ class Policy(Record):
     """Placement, admission and eviction, the same for all tiers of a deployment."""
 
     eviction: Literal[tuple(EVICTIONS)] = "lru"
-    """What goes first: lru, the least recently used."""
+    """What goes first. lru: the least recently used. ideal: no rule but a bound, what knowing all pauses would find."""
     touch: Literal["tail_first", "head_first"] = "tail_first"
     """Which end of a context is evicted first: engines free the tail first, so that a partial prefix survives."""
     chain: Literal["inclusive", "exclusive"] = "inclusive"

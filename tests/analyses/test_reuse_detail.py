@@ -94,3 +94,9 @@ def test_agents_arrive_as_often_as_their_pauses_allow():
     (t,) = load.traffic
     assert float(t.arrivals) == pytest.approx(1200 / (8 * float(t.sessions.gap_law.mean)))
     assert 0 < resident(load) < 1
+
+
+def test_ideal_eviction_bounds_lru_and_says_that_it_is_a_bound():
+    lru, (case, load) = loaded()[1], loaded(policy__eviction="ideal")
+    assert resident(lru) <= resident(load) + 0.004
+    assert "upper bound" in reuse_detail.reuse_flags(case, load)[0]
