@@ -42,7 +42,7 @@ def breakeven_command(
 ) -> None:
     """Fetch or recompute? One line per tier, and the curves over prefix length, load and queue."""
     from kvmodel.cli.breakeven_summary import summary_text
-    from kvmodel.cli.console import say, write_output
+    from kvmodel.cli.console import write_output
     from kvmodel.study.breakeven import breakeven_table
 
     loaded = _study(study, model, gpu, tier or [], tensor_parallel, kv_dtype, mfu, set_ or [], scenario)
@@ -62,10 +62,10 @@ def breakeven_command(
     if csv is not None:
         write_output(table.curves["prefix"].to_frame().to_csv(index=False), csv)
     if chart is not None:
-        from kvmodel.report.breakeven_chart import write_chart
+        from kvmodel.cli.tables_out import write_chart
+        from kvmodel.report.breakeven_chart import chart as drawn
 
-        write_chart(table, chart)
-        say(f"chart written to {chart}")
+        write_chart(drawn(table), chart, str(table.about["name"]), _sentences(table))
 
 
 def _sentences(table: Any) -> list[str]:

@@ -25,7 +25,7 @@ def write_output(text: str, path: str | None) -> None:
     write_file(Path(path), text)
 
 
-def write_file(path: Path, text: str) -> None:
+def write_file(path: Path, content: str | bytes) -> None:
     """Write a file by renaming a finished one over it, so that an interrupted run leaves no half file."""
     if path.is_dir():
         raise KvmodelError(f"{path} is a directory, not a file to write")
@@ -36,8 +36,8 @@ def write_file(path: Path, text: str) -> None:
     except OSError as error:
         raise KvmodelError(f"cannot write {path}: {error.strerror}") from None
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:

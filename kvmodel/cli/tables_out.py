@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 from kvmodel.results.table import Table
 from kvmodel.study.load import LoadedStudy
@@ -23,10 +25,14 @@ def write_tables(
     """Load a study, work out its table, and write text or JSON, CSV and a chart as asked for."""
     import json as json_text
 
-    from kvmodel.cli.console import say, write_output
+    from kvmodel.cli.console import write_output
     from kvmodel.study.load import load_study
     from kvmodel.study.resolve import parse_assignment
 
+    if chart is not None:
+        from kvmodel.report.picture import require_kind
+
+        require_kind(chart)  # before the work, not after it
     loaded = load_study(study, dict(parse_assignment(text) for text in assignments))
     table = work(loaded if scenario is None else loaded.with_scenario(scenario))
     if csv is not None:
@@ -37,7 +43,16 @@ def write_tables(
     elif csv != "-":
         write_output(summary(table), output)
     if chart is not None:
-        from kvmodel.report.endurance_charts import write_chart
+        from kvmodel.report.endurance_charts import admission_chart, window_chart
 
-        write_chart(table, subject, chart)
-        say(f"chart written to {chart}")
+        drawn = {"endurance": admission_chart, "retention": window_chart}[subject](table)
+        write_chart(drawn, chart, str(table.about["name"]))
+
+
+def write_chart(drawn: Any, file: str, title: str, sentences: Sequence[str] = ()) -> None:
+    """Write a chart where --chart says, whole or not at all."""
+    from kvmodel.cli.console import say, write_file
+    from kvmodel.report.picture import picture, require_kind
+
+    write_file(Path(file), picture(drawn, require_kind(file), title, sentences))
+    say(f"chart written to {file}")

@@ -2,48 +2,12 @@
 
 from __future__ import annotations
 
-from html import escape
-from pathlib import Path
-from typing import Any
-
 import altair as alt
 import numpy as np
 
-from kvmodel.errors import KvmodelError
-from kvmodel.results.breakeven_verdict import sentences
 from kvmodel.results.table import Table
 
-KINDS = (".html", ".svg", ".png")
 COLORS = ("#222222", "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7", "#D55E00")
-
-
-def write_chart(table: Table, file: str) -> None:
-    """Write the chart as a web page that needs nothing else, or as a picture; the name's ending decides."""
-    from kvmodel.report.bundle import require_report_extra
-
-    path = Path(file)
-    if path.suffix not in KINDS:
-        raise KvmodelError(f"--chart {file}: the name must end in {', '.join(KINDS)}")
-    require_report_extra()
-    if not path.parent.is_dir():
-        raise KvmodelError(f"cannot write {file}: there is no directory {path.parent}")
-    spec = chart(table).to_dict()
-    try:
-        path.write_bytes(_rendered(spec, path.suffix, table))
-    except OSError as error:
-        raise KvmodelError(f"cannot write {file}: {error.strerror}") from None
-
-
-def _rendered(spec: dict[str, Any], kind: str, table: Table) -> bytes:
-    import vl_convert
-
-    if kind == ".png":
-        return vl_convert.vegalite_to_png(spec, scale=2)
-    if kind == ".svg":
-        return vl_convert.vegalite_to_svg(spec).encode()
-    body = vl_convert.vegalite_to_html(spec, bundle=True)
-    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(table))
-    return body.replace("<body>", f"<body><h1>{escape(str(table.about['name']))}</h1>{said}", 1).encode()
 
 
 def chart(table: Table) -> alt.HConcatChart:
@@ -100,7 +64,7 @@ def _dash(field: str, names: list[str], title: str) -> alt.StrokeDash:
         f"{field}:N",
         title=title,
         sort=names,
-        legend=alt.Legend(symbolType="stroke", symbolStrokeColor="#555555"),
+        legend=alt.Legend(symbolType="stroke", symbolStrokeColor="#555555", symbolStrokeWidth=2),
         scale=alt.Scale(domain=names, range=[[1, 0], [6, 3], [2, 2]][: len(names)]),
     )
 

@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-from html import escape
-from pathlib import Path
-from typing import Any
-
 import altair as alt
 import numpy as np
 
-from kvmodel.errors import KvmodelError
 from kvmodel.report.marks import ARM_COLORS, SECONDS_LABEL, TIER_COLORS
 from kvmodel.results.table import Table
 from kvmodel.units import YEAR
 
-KINDS = (".html", ".svg", ".png")
 AXES = {
     "probability": "share of contexts admitted",
     "uses": "uses before a block is written",
     "minimum_tokens": "shortest context written [tokens]",
 }
-
-
-def write_chart(table: Table, subject: str, file: str) -> None:
-    """Write the chart of `subject` ("endurance" or "retention") as a page that needs nothing else, or as a picture."""
-    from kvmodel.report.bundle import require_report_extra
-
-    path = Path(file)
-    if path.suffix not in KINDS:
-        raise KvmodelError(f"--chart {file}: the name must end in {', '.join(KINDS)}")
-    require_report_extra()
-    if not path.parent.is_dir():
-        raise KvmodelError(f"cannot write {file}: there is no directory {path.parent}")
-    drawn = {"endurance": admission_chart, "retention": window_chart}[subject](table).to_dict()
-    try:
-        path.write_bytes(_rendered(drawn, path.suffix, str(table.about["name"])))
-    except OSError as error:
-        raise KvmodelError(f"cannot write {file}: {error.strerror}") from None
-
-
-def _rendered(spec: dict[str, Any], kind: str, name: str) -> bytes:
-    import vl_convert
-
-    if kind == ".png":
-        return vl_convert.vegalite_to_png(spec, scale=2)
-    if kind == ".svg":
-        return vl_convert.vegalite_to_svg(spec).encode()
-    body = vl_convert.vegalite_to_html(spec, bundle=True)
-    return body.replace("<body>", f"<body><h1>{escape(name)}</h1>", 1).encode()
 
 
 def admission_chart(table: Table) -> alt.VConcatChart:
