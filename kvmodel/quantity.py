@@ -9,8 +9,13 @@ by the study): bounds are checked on every element. Records are immutable and re
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any
 
 import numpy as np
@@ -68,23 +73,29 @@ class Quantity:
         if np.isnan(number).any():
             raise ValueError("not a number")
         for bound, fails, word in (
-            (self.ge, np.less, "at least"), (self.gt, np.less_equal, "more than"),
-            (self.le, np.greater, "at most"), (self.lt, np.greater_equal, "less than"),
+            (self.ge, np.less, "at least"),
+            (self.gt, np.less_equal, "more than"),
+            (self.le, np.greater, "at most"),
+            (self.lt, np.greater_equal, "less than"),
         ):
             if bound is not None and (bad := fails(number, bound)).any():
                 worst = units.text(float(number[bad].flat[0]), self.dimension)
                 raise ValueError(f"must be {word} {units.text(bound, self.dimension)}, got {worst}")
 
-    def __get_pydantic_core_schema__(
-            self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.no_info_plain_validator_function(
-            self, serialization=core_schema.plain_serializer_function_ser_schema(_plain))
+            self, serialization=core_schema.plain_serializer_function_ser_schema(_plain)
+        )
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         _, example = units.DIMENSIONS[self.dimension]
         number: dict[str, Any] = {"type": "number"}
-        for key, bound in (("minimum", self.ge), ("exclusiveMinimum", self.gt),
-                           ("maximum", self.le), ("exclusiveMaximum", self.lt)):
+        for key, bound in (
+            ("minimum", self.ge),
+            ("exclusiveMinimum", self.gt),
+            ("maximum", self.le),
+            ("exclusiveMaximum", self.lt),
+        ):
             if bound is not None:
                 number[key] = bound
         return {"anyOf": [number, {"type": "string", "examples": [example]}], "unit": self.dimension or "1"}
@@ -106,10 +117,48 @@ Power = Annotated[Number, Quantity("W", ge=0, le=1e9)]
 
 
 class Record(BaseModel):
-    """Immutable parameters. Attribute docstrings are the field descriptions everywhere."""
+    """Immutable parameters. Attribute docstrings are the field descriptions, read when they are asked for."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", arbitrary_types_allowed=True, use_attribute_docstrings=True,
+        frozen=True,
+        extra="forbid",
+        arbitrary_types_allowed=True,
         protected_namespaces=(),
         defer_build=True,  # only the record that is validated needs a validator of its own; halves the start-up time
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        body = handler(core)
+        properties = handler.resolve_ref_schema(body).get("properties", {})
+        for name, field in cls.model_fields.items():
+            if (place := properties.get(field.alias or name)) is not None and (meaning := field_meaning(cls, name)):
+                place.setdefault("description", meaning)
+        return body
+
+
+def field_meaning(record: type[BaseModel], name: str) -> str:
+    """What a field means: its stated description, or the docstring below it in its class; empty where there is none."""
+    stated = record.model_fields[name].description
+    return stated or next((docs[name] for cls in record.__mro__ if name in (docs := _attribute_docstrings(cls))), "")
+
+
+@cache
+def _attribute_docstrings(cls: type) -> dict[str, str]:
+    """Docstrings below the annotated attributes of a class, from its source; none for a class made at run time.
+
+    Read on demand: pydantic's own extraction, at import, takes as long as everything else `validate` does.
+    """
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    return {
+        field.target.id: inspect.cleandoc(below.value.value)
+        for field, below in itertools.pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+        and isinstance(below.value.value, str)
+    }

@@ -21,8 +21,27 @@ GIB = 2.0**30
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60}
 _COUNTED = (
-    "token", "tokens", "request", "requests", "req", "session", "sessions", "turn", "turns", "op", "ops",
-    "IO", "IOs", "block", "blocks", "element", "elements", "GPU", "GPUs", "drive", "drives",
+    "token",
+    "tokens",
+    "request",
+    "requests",
+    "req",
+    "session",
+    "sessions",
+    "turn",
+    "turns",
+    "op",
+    "ops",
+    "IO",
+    "IOs",
+    "block",
+    "blocks",
+    "element",
+    "elements",
+    "GPU",
+    "GPUs",
+    "drive",
+    "drives",
 )
 
 
@@ -40,9 +59,16 @@ def _table() -> dict[str, tuple[str, float]]:
         table[prefix + "J"] = ("J", factor)
     table["mW"] = ("W", 1e-3)
     for names, seconds in (
-        ("s sec second seconds", 1.0), ("ms", 1e-3), ("us µs μs", 1e-6), ("ns", 1e-9),
-        ("min minute minutes", 60.0), ("h hr hour hours", HOUR), ("d day days", DAY), ("week weeks", 7 * DAY),
-        ("month months", MONTH), ("yr year years", YEAR),
+        ("s sec second seconds", 1.0),
+        ("ms", 1e-3),
+        ("us µs μs", 1e-6),
+        ("ns", 1e-9),
+        ("min minute minutes", 60.0),
+        ("h hr hour hours", HOUR),
+        ("d day days", DAY),
+        ("week weeks", 7 * DAY),
+        ("month months", MONTH),
+        ("yr year years", YEAR),
     ):
         for name in names.split():
             table[name] = ("s", seconds)
@@ -86,7 +112,8 @@ DIMENSIONS = {
 }
 
 _NUMBER = re.compile(
-    r"\s*(?P<currency>\$?)\s*(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>.*?)\s*$")
+    r"\s*(?P<currency>\$?)\s*(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>.*?)\s*$"
+)
 _MULTIPLE = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 
 
@@ -162,8 +189,10 @@ def parse(text: str, dimension: str) -> float:
         return value * _MULTIPLE[unit]
     if unit in _DECIMAL or unit in _BINARY:
         decimal = unit.rstrip("i").upper().replace("K", "k")
-        raise ValueError(f"{text!r} does not say of what: write {decimal}B (powers of 1000) or "
-                         f"{decimal.replace('k', 'K')}iB (powers of 1024), or name the unit; {want}")
+        raise ValueError(
+            f"{text!r} does not say of what: write {decimal}B (powers of 1000) or "
+            f"{decimal.replace('k', 'K')}iB (powers of 1024), or name the unit; {want}"
+        )
     try:
         found, factor = unit_factor(unit)
     except ValueError as error:
@@ -177,18 +206,22 @@ def parse(text: str, dimension: str) -> float:
 
 
 _STEPS = {
-    "B": [(2.0**50, "PiB"), (2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"),
-          (1.0, "B")],
+    "B": [(2.0**50, "PiB"), (2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")],
     "B/s": [(1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")],
-    "s": [(YEAR, "yr"), (DAY, "d"), (HOUR, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"),
-          (1e-9, "ns")],
+    "s": [(YEAR, "yr"), (DAY, "d"), (HOUR, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")],
     "token": [(1e9, "B tokens"), (1e6, "M tokens"), (1e3, "k tokens"), (1.0, "tokens")],
     "B/token": [(1024.0, "KiB/token"), (1.0, "B/token")],
     "FLOP/s": [(1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s")],
     "W": [(1e3, "kW"), (1.0, "W")],
 }
-_FIXED = {"USD/s": (1 / HOUR, "USD/h"), "USD/B": (1e-9, "USD/GB"), "USD/J": (1 / 3.6e6, "USD/kWh"),
-          "USD/B/s": (1e-9 / MONTH, "USD/GB/month"), "W/B": (1e-9, "W/GB"), "token/s": (1.0, "tokens/s")}
+_FIXED = {
+    "USD/s": (1 / HOUR, "USD/h"),
+    "USD/B": (1e-9, "USD/GB"),
+    "USD/J": (1 / 3.6e6, "USD/kWh"),
+    "USD/B/s": (1e-9 / MONTH, "USD/GB/month"),
+    "W/B": (1e-9, "W/GB"),
+    "token/s": (1.0, "tokens/s"),
+}
 
 
 def scale(value: float, dimension: str) -> tuple[float, str]:
@@ -198,7 +231,7 @@ def scale(value: float, dimension: str) -> tuple[float, str]:
     for factor, unit in _STEPS.get(dimension, ()):
         if abs(value) >= factor * 0.9995:
             return factor, unit
-    return (_STEPS[dimension][-1] if dimension in _STEPS else (1.0, dimension))
+    return _STEPS[dimension][-1] if dimension in _STEPS else (1.0, dimension)
 
 
 def text(value: float, dimension: str, digits: int = 3) -> str:

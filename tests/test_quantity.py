@@ -43,23 +43,42 @@ def test_whole_numbers_and_zero_dimensional_arrays_become_floats() -> None:
         assert type(Link(bandwidth=value).bandwidth) is float
 
 
-@pytest.mark.parametrize("value", [True, False, np.bool_(True), np.array([True, False]), [True], None, {},
-                                   {"a": 1}, object(), 1j, [[1], [1, 2]], ["x"], 10**400])
+@pytest.mark.parametrize(
+    "value",
+    [
+        True,
+        False,
+        np.bool_(True),
+        np.array([True, False]),
+        [True],
+        None,
+        {},
+        {"a": 1},
+        object(),
+        1j,
+        [[1], [1, 2]],
+        ["x"],
+        10**400,
+    ],
+)
 def test_what_is_not_a_number_is_refused_with_an_example(value: Any) -> None:
     assert "expected a bandwidth, for example '20 GiB/s'" in message("bandwidth", value)
 
 
-@pytest.mark.parametrize(("field", "value", "says"), [
-    ("bandwidth", 0, "must be more than 0 B/s, got 0 B/s"),
-    ("bandwidth", "-1 GB/s", "must be more than 0 B/s, got -1.00 GB/s"),
-    ("bandwidth", 1e30, "must be at most 10,000 TB/s"),
-    ("latency", -1, "must be at least 0 ns, got -1.00 s"),
-    ("share", "120%", "must be at most 1.00, got 1.20"),
-    ("share", np.array([0.5, 1.5, 0.2]), "must be at most 1.00, got 1.50"),
-    ("bandwidth", np.nan, "not a number"),
-    ("bandwidth", np.array([1.0, np.nan]), "not a number"),
-    ("bandwidth", "20 GiB", "is a size in bytes; expected a bandwidth"),
-])
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("bandwidth", 0, "must be more than 0 B/s, got 0 B/s"),
+        ("bandwidth", "-1 GB/s", "must be more than 0 B/s, got -1.00 GB/s"),
+        ("bandwidth", 1e30, "must be at most 10,000 TB/s"),
+        ("latency", -1, "must be at least 0 ns, got -1.00 s"),
+        ("share", "120%", "must be at most 1.00, got 1.20"),
+        ("share", np.array([0.5, 1.5, 0.2]), "must be at most 1.00, got 1.50"),
+        ("bandwidth", np.nan, "not a number"),
+        ("bandwidth", np.array([1.0, np.nan]), "not a number"),
+        ("bandwidth", "20 GiB", "is a size in bytes; expected a bandwidth"),
+    ],
+)
 def test_bounds_are_told_in_units(field: str, value: Any, says: str) -> None:
     assert says in message(field, value)
 

@@ -94,7 +94,7 @@ def everything(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic]) -> 
 
 def with_rule(case: Case, rule: Admission) -> Case:
     """The case under another rule of admission."""
-    return case.model_copy(update={"policy": case.policy.model_copy(update={"admission": rule})})
+    return case.changed(policy=case.policy.model_copy(update={"admission": rule}))
 
 
 # Host bytes per second of a flow of tokens by population, and the budget, which moves with the mix of what is written.

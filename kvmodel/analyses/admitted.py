@@ -28,7 +28,7 @@ class Admitted:
 
 
 def under_rule(rule: Admission, traffic: Sequence[Traffic]) -> dict[str, Admitted]:
-    """The study's own rule: a coin per context, a number of uses, a least length; taken as independent of each other."""
+    """The study's own rule: a coin per context, a number of uses, a least length; taken as independent."""
     uses = max(int(np.max(np.asarray(rule.uses))), 2 if rule.second_use else 1)
     coin, found = np.asarray(rule.probability, float), {}
     for t in traffic:

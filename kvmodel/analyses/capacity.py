@@ -88,8 +88,10 @@ def granularity(case: Case) -> Any:
 
 def _require_growth(case: Case) -> None:
     if not np.all(np.asarray(case.model.growing_bytes_per_token) > 0):
-        raise UnsupportedModelError(f"{case.model.name} keeps a constant state only: no KV grows with the tokens, so "
-                                    "there is no cache whose reuse depends on capacity")
+        raise UnsupportedModelError(
+            f"{case.model.name} keeps a constant state only: no KV grows with the tokens, so "
+            "there is no cache whose reuse depends on capacity"
+        )
 
 
 def tier_bytes(case: Case, tier: str) -> Any:

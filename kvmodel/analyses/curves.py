@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kvmodel.analyses import capacity, cost, timing
+from kvmodel.analyses import capacity, cost, reuse_detail, timing
 from kvmodel.analyses.answer import Answer, Curve
 from kvmodel.analyses.goodput import goodput_of
 from kvmodel.analyses.plan import tiers_of
@@ -25,38 +25,65 @@ CAPACITIES = np.geomspace(1 / 64, 16, 31)  # times the study's own, which is one
 PREFIXES = np.geomspace(64, 1_048_576, 57)  # tokens
 
 
-def curves_of(case: Case, arm: str, with_cost: bool = False) -> dict[str, Curve]:
+def curves_of(case: Case, arm: str, for_drawing: bool = False) -> dict[str, Curve]:
     """Curves of a case whose numbers are all single: one per storage tier, and one over prefix lengths.
 
-    with_cost: also the cost per qualified session over each capacity, which takes most of the time.
+    for_drawing: also the cost per qualified session over each capacity, which takes most of the time, what is left of a
+    paused context, and how an emptied cache warms up.
     """
-    curves = {f"capacity:{tier}": capacity_curve(case, tier, arm, with_cost)
-              for tier in tiers_of(case, arm) if tier in case.storage_tiers and case.tiers[tier].capacity > 0}
+    curves = {
+        f"capacity:{tier}": capacity_curve(case, tier, arm, for_drawing)
+        for tier in tiers_of(case, arm)
+        if tier in case.storage_tiers and case.tiers[tier].capacity > 0
+    }
     if curves:
         curves["prefix"] = prefix_curve(case)
+    if for_drawing and tiers_of(case, arm):
+        load = load_of(case, tiers_of(case, arm), traffic_of(case, capacity.granularity(case)))
+        curves["survival"] = reuse_detail.survival_curve(case, load, arm)
+        curves["warm_up"] = reuse_detail.warm_up_curve(case, load, arm)
     return curves
 
 
-def capacity_curve(case: Case, tier: str, arm: str, with_cost: bool = False) -> Curve:
+def capacity_curve(case: Case, tier: str, arm: str, for_drawing: bool = False) -> Curve:
     """Reuse, cost and the economic knee over the capacity of one tier, all else as it is."""
     here = np.asarray(case.tiers[tier].capacity, float)
-    widened = case.model_copy(update={"tiers": {
-        **case.tiers, tier: case.tiers[tier].model_copy(update={"capacity": here * CAPACITIES})}})
+    widened = case.changed(
+        tiers={**case.tiers, tier: case.tiers[tier].model_copy(update={"capacity": here * CAPACITIES})}
+    )
     granularity = capacity.granularity(case)
     load = load_of(widened, tiers_of(case, arm), traffic_of(widened, granularity))
     total = capacity.tier_bytes(widened, tier)
-    rows = [Answer(f"reuse.{step}", sum(found.values()).sum(axis=0) / load.prompt_rate, "",
-                f"share of prompt tokens, {step}", arm=arm)
-            for step, found in (("resident", load.resident), ("timely", load.timely))]
-    rows.append(Answer("reuse.ceiling", sum(load.opportunity.values()) / load.prompt_rate, "",
-                    "share of prompt tokens computed before", arm=arm))
-    if with_cost and case.slo is not None:
+    rows = [
+        Answer(
+            f"reuse.{step}",
+            sum(found.values()).sum(axis=0) / load.prompt_rate,
+            "",
+            f"share of prompt tokens, {step}",
+            arm=arm,
+        )
+        for step, found in (("resident", load.resident), ("timely", load.timely))
+    ]
+    rows.append(
+        Answer(
+            "reuse.ceiling",
+            sum(load.opportunity.values()) / load.prompt_rate,
+            "",
+            "share of prompt tokens computed before",
+            arm=arm,
+        )
+    )
+    if for_drawing and case.slo is not None:
         best = goodput_of(widened, tiers_of(case, arm), granularity)
         with np.errstate(divide="ignore"):
             each = cost.cost_rate(widened, tiers_of(case, arm)) / best.qualified_rate
-        rows.append(Answer("cost.per_qualified_session", each, "USD", "cost rate over qualified sessions per second", arm=arm))
+        rows.append(
+            Answer("cost.per_qualified_session", each, "USD", "cost rate over qualified sessions per second", arm=arm)
+        )
     rows += _knee(widened, tier, load.saved_seconds.sum(axis=0), total)
-    rows.append(Answer("capacity.here", float(capacity.tier_bytes(case, tier)), "B", "capacity in the study", tier=tier))
+    rows.append(
+        Answer("capacity.here", float(capacity.tier_bytes(case, tier)), "B", "capacity in the study", tier=tier)
+    )
     return Curve("capacity", total, "B", tuple(rows))
 
 
@@ -70,15 +97,31 @@ def _knee(case: Case, tier: str, saved_seconds: Any, total: Any) -> list[Answer]
     value = saved_seconds * second
     found = knee.economic_knee(total, value, rent[-1])
     flags = (f"below the smallest capacity looked at, {text(total[0], 'B')}: no byte of it earns its rent",) * bool(
-        found.at_lower_edge) + (f"above the largest capacity looked at, {text(total[-1], 'B')}",) * bool(found.at_upper_edge)
-    answers = [Answer("knee.capacity", found.capacity, "B", "capacity beyond which a byte does not earn its rent", tier=tier,
-                      flags=flags),
-               Answer("knee.low", found.low, "B", "the same with the rent 20 % higher", tier=tier),
-               Answer("knee.high", found.high, "B", "the same with the rent 20 % lower", tier=tier)]
+        found.at_lower_edge
+    ) + (f"above the largest capacity looked at, {text(total[-1], 'B')}",) * bool(found.at_upper_edge)
+    answers = [
+        Answer(
+            "knee.capacity",
+            found.capacity,
+            "B",
+            "capacity beyond which a byte does not earn its rent",
+            tier=tier,
+            flags=flags,
+        ),
+        Answer("knee.low", found.low, "B", "the same with the rent 20 % higher", tier=tier),
+        Answer("knee.high", found.high, "B", "the same with the rent 20 % lower", tier=tier),
+    ]
     step = knee.cliff(total, value)
     if step.present:
-        answers.append(Answer("knee.cliff", step.end, "B", "capacity at which the working set starts to fit: below it more "
-                              "capacity pays little", tier=tier))
+        answers.append(
+            Answer(
+                "knee.cliff",
+                step.end,
+                "B",
+                "capacity at which the working set starts to fit: below it more capacity pays little",
+                tier=tier,
+            )
+        )
     return answers
 
 
@@ -89,6 +132,13 @@ def prefix_curve(case: Case) -> Curve:
     for tier in case.storage_tiers:
         path = timing.fetch_terms(case, tier)
         rows.append(Answer("time.fetch", path.seconds(PREFIXES), "s", "fetch on an idle path", tier=tier))
-        rows.append(Answer("breakeven.tokens", timing.break_even_tokens(terms, path), "token",
-                        "shortest prefix worth fetching, idle path", tier=tier))
+        rows.append(
+            Answer(
+                "breakeven.tokens",
+                timing.break_even_tokens(terms, path),
+                "token",
+                "shortest prefix worth fetching, idle path",
+                tier=tier,
+            )
+        )
     return Curve("prefix", PREFIXES, "token", tuple(rows))

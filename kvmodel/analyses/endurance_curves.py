@@ -50,7 +50,7 @@ def curves(case: Case, load: Load) -> dict[str, Curve]:
 
 def _over_coin(case: Case, load: Load, tier: str) -> Curve:
     rule = Admission(probability=PROBABILITIES)
-    widened = case.model_copy(update={"policy": case.policy.model_copy(update={"admission": rule})})
+    widened = case.changed(policy=case.policy.model_copy(update={"admission": rule}))
     part = under_rule(rule, load.traffic)
     return _curve(case, load_of(widened, load.tiers, load.traffic), tier, "probability", PROBABILITIES, "", part, part)
 

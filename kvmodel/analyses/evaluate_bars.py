@@ -44,8 +44,13 @@ def bars(outcomes: Iterable[Outcome]) -> list[Held]:
     outcomes = list(outcomes)
     held = []
     for what, kind, family, basis, statistic, bar in BARS:
-        errors = np.array([abs(o.error) for o in outcomes if o.kind == kind and o.basis == basis
-                           and family in ("", o.family) and o.error is not None])
+        errors = np.array(
+            [
+                abs(o.error)
+                for o in outcomes
+                if o.kind == kind and o.basis == basis and family in ("", o.family) and o.error is not None
+            ]
+        )
         if errors.size:
             held.append(Held(what, bar, float(statistic(errors)), errors.size))
     return held

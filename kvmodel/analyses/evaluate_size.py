@@ -53,9 +53,17 @@ class CaseResult:
         return self.predicted / self.published - 1
 
     def as_dict(self) -> dict[str, Any]:
-        return {"id": self.id, "engine": self.engine, "kind": self.kind, "quantity": self.quantity,
-                "predicted": self.predicted, "published": self.published, "error": self.error,
-                "verdict": self.verdict, "reason": self.reason}
+        return {
+            "id": self.id,
+            "engine": self.engine,
+            "kind": self.kind,
+            "quantity": self.quantity,
+            "predicted": self.predicted,
+            "published": self.published,
+            "error": self.error,
+            "verdict": self.verdict,
+            "reason": self.reason,
+        }
 
 
 def evaluate_cases(document: Mapping[str, Any], configs: Path, source: str = "cases") -> list[CaseResult]:
@@ -68,10 +76,15 @@ def summary(results: Iterable[CaseResult]) -> list[dict[str, Any]]:
     kinds: dict[str, list[CaseResult]] = {}
     for result in results:
         kinds.setdefault(result.kind, []).append(result)
-    return [{"kind": kind, "cases": len(found),
-             **{verdict: sum(r.verdict == verdict for r in found) for verdict in VERDICTS},
-             **_errors([abs(r.error) for r in found if r.verdict == REPRODUCED and r.error is not None])}
-            for kind, found in kinds.items()]
+    return [
+        {
+            "kind": kind,
+            "cases": len(found),
+            **{verdict: sum(r.verdict == verdict for r in found) for verdict in VERDICTS},
+            **_errors([abs(r.error) for r in found if r.verdict == REPRODUCED and r.error is not None]),
+        }
+        for kind, found in kinds.items()
+    ]
 
 
 def _errors(errors: list[float]) -> dict[str, float | None]:
@@ -117,6 +130,7 @@ def _vllm_pool(result: CaseResult, facts: Reported) -> CaseResult:
     length = facts.max_model_len or _own_length(facts.llm)
     best = None
     for engine, inferred in _vllm_engines(facts, counted=facts.batch_decides_tokens):
+
         def tokens(memory: float, engine: Vllm = engine) -> float:
             return engine.pool(facts.llm, memory, facts.parallel, length).tokens
 
@@ -128,12 +142,18 @@ def _vllm_pool(result: CaseResult, facts: Reported) -> CaseResult:
     layout = facts.vllm().layout(facts.llm, facts.parallel, length)
     windowed = any(group.role in ("window", "chunk") for group in layout.groups)
     if windowed and facts.batched_tokens is None:
-        return replace(best, verdict=NOT_MODELLED if not facts.about else EXPLAINED,
-                       reason="the batch limit and the longest request decide the count and are not all in the report")
+        return replace(
+            best,
+            verdict=NOT_MODELLED if not facts.about else EXPLAINED,
+            reason="the batch limit and the longest request decide the count and are not all in the report",
+        )
     ratio = best.predicted / best.published
     if len(layout.groups) == 1 and 0 < (1 / ratio - 1) * -1 < FULLEST_RANK and facts.several_ranks:
-        return replace(best, verdict=EXPLAINED, reason="the printed pool is one rank's, the count that of the rank "
-                                                       "with least memory")
+        return replace(
+            best,
+            verdict=EXPLAINED,
+            reason="the printed pool is one rank's, the count that of the rank with least memory",
+        )
     return best
 
 
@@ -142,8 +162,10 @@ def _vllm_engines(facts: Reported, counted: bool = True) -> list[tuple[Vllm, str
     engine = facts.vllm()
     if facts.batched_tokens is not None or not facts.windowed or not counted:
         return [(engine, "")]
-    return [(engine.model_copy(update={"max_batched_tokens": batch}), f"batch limit of {batch:,} tokens inferred")
-            for batch in USUAL_BATCHES]
+    return [
+        (engine.model_copy(update={"max_batched_tokens": batch}), f"batch limit of {batch:,} tokens inferred")
+        for batch in USUAL_BATCHES
+    ]
 
 
 def _sglang_pool(result: CaseResult, facts: Reported) -> CaseResult:
@@ -151,16 +173,30 @@ def _sglang_pool(result: CaseResult, facts: Reported) -> CaseResult:
     ranks = facts.parallel.attention_tp
     cells, page = engine.cells(facts.llm, ranks, budget=True), engine.page(facts.llm)
     if facts.case.get("pool") == "sliding_layers":
-        return _judge(result, facts, "tokens of the window pool", facts.tokens,
-                      lambda memory: memory // cells.window // page * page)
+        return _judge(
+            result,
+            facts,
+            "tokens of the window pool",
+            facts.tokens,
+            lambda memory: memory // cells.window // page * page,
+        )
     stored = engine.cells(facts.llm, ranks).full
     if cells.window or cells.state:
-        return _judge(result, facts, "tokens", facts.tokens,
-                      lambda memory: engine.pool(facts.llm, memory, facts.parallel, facts.max_model_len).tokens)
+        return _judge(
+            result,
+            facts,
+            "tokens",
+            facts.tokens,
+            lambda memory: engine.pool(facts.llm, memory, facts.parallel, facts.max_model_len).tokens,
+        )
     judged = _judge(result, facts, "tokens", facts.tokens, lambda memory: memory // cells.full // page * page)
     if stored > cells.full:
-        judged = replace(judged, reason=_joined(judged.reason, f"the logged size leaves out what is stored beside: "
-                                                               f"{stored:,.0f} B/token in all"))
+        judged = replace(
+            judged,
+            reason=_joined(
+                judged.reason, f"the logged size leaves out what is stored beside: {stored:,.0f} B/token in all"
+            ),
+        )
     return judged
 
 
@@ -190,8 +226,13 @@ def _longest(result: CaseResult, facts: Reported) -> CaseResult:
     if facts.engine != "vllm":
         return _pool(result, facts)
     limit = facts.max_model_len or max(_own_length(facts.llm), 2 * (facts.tokens or 0))
-    return _judge(result, facts, "longest request", facts.tokens,
-                  lambda memory: facts.vllm().longest_request(facts.llm, memory, facts.parallel, limit))
+    return _judge(
+        result,
+        facts,
+        "longest request",
+        facts.tokens,
+        lambda memory: facts.vllm().longest_request(facts.llm, memory, facts.parallel, limit),
+    )
 
 
 def _buffer(result: CaseResult, facts: Reported) -> CaseResult:
@@ -227,8 +268,13 @@ def _alignment(result: CaseResult, facts: Reported) -> CaseResult:
     layout = facts.vllm().layout(facts.llm, facts.parallel)
     block = min(group.block for group in layout.groups if group.role == "tokens")
     exact = block == facts.block
-    return replace(result, quantity="block tokens", predicted=block, published=facts.block,
-                   verdict=REPRODUCED if exact else MISMATCH)
+    return replace(
+        result,
+        quantity="block tokens",
+        predicted=block,
+        published=facts.block,
+        verdict=REPRODUCED if exact else MISMATCH,
+    )
 
 
 def _consistency(result: CaseResult, facts: Reported) -> CaseResult:
@@ -240,11 +286,18 @@ def _consistency(result: CaseResult, facts: Reported) -> CaseResult:
     layout = engine.layout(facts.llm, facts.parallel, length)
     needed = float(engine.blocks_for(layout, length, facts.parallel))
     low, high = (concurrency - 0.005) * needed, (concurrency + 0.005) * needed
-    counts = [engine.pool_of(facts.llm, blocks, layout, facts.parallel, length).tokens
-              for blocks in range(int(low), int(high) + 2)]
+    counts = [
+        engine.pool_of(facts.llm, blocks, layout, facts.parallel, length).tokens
+        for blocks in range(int(low), int(high) + 2)
+    ]
     predicted = min(counts, key=lambda count: abs(count - facts.tokens))
-    return replace(result, quantity="tokens", predicted=predicted, published=facts.tokens,
-                   verdict=REPRODUCED if predicted == facts.tokens else MISMATCH)
+    return replace(
+        result,
+        quantity="tokens",
+        predicted=predicted,
+        published=facts.tokens,
+        verdict=REPRODUCED if predicted == facts.tokens else MISMATCH,
+    )
 
 
 def _tensors(result: CaseResult, facts: Reported) -> CaseResult:
@@ -255,8 +308,13 @@ def _tensors(result: CaseResult, facts: Reported) -> CaseResult:
     engine = facts.vllm() if facts.engine == "vllm" else None
     shown = engine.layout(facts.llm, facts.parallel).smallest_block if engine else block
     predicted = blocks * shown
-    return replace(result, quantity="tokens", predicted=predicted, published=facts.tokens,
-                   verdict=REPRODUCED if predicted == facts.tokens else MISMATCH)
+    return replace(
+        result,
+        quantity="tokens",
+        predicted=predicted,
+        published=facts.tokens,
+        verdict=REPRODUCED if predicted == facts.tokens else MISMATCH,
+    )
 
 
 def _estimate(result: CaseResult, facts: Reported) -> CaseResult:
@@ -267,14 +325,21 @@ def _estimate(result: CaseResult, facts: Reported) -> CaseResult:
 
 
 _RULES: dict[str, Callable[[CaseResult, Reported], CaseResult]] = {
-    "pool": _pool, "required_for_max_len": _required, "estimated_max_len": _longest, "buffer": _buffer,
-    "state_per_sequence": _state, "page_alignment": _alignment, "consistency": _consistency,
-    "tensor_shape": _tensors, "published_estimate": _estimate,
+    "pool": _pool,
+    "required_for_max_len": _required,
+    "estimated_max_len": _longest,
+    "buffer": _buffer,
+    "state_per_sequence": _state,
+    "page_alignment": _alignment,
+    "consistency": _consistency,
+    "tensor_shape": _tensors,
+    "published_estimate": _estimate,
 }
 
 
-def _judge(result: CaseResult, facts: Reported, quantity: str, published: float | None,
-           predict: Callable[[float], float]) -> CaseResult:
+def _judge(
+    result: CaseResult, facts: Reported, quantity: str, published: float | None, predict: Callable[[float], float]
+) -> CaseResult:
     """A count predicted from a pool known within its rounding: the one nearest to the printed count."""
     assert facts.memory is not None and published is not None
     nominal = predict(facts.memory)
@@ -328,4 +393,3 @@ def _own_length(llm: Llm) -> int:
 
 def _joined(*reasons: str) -> str:
     return "; ".join(reason for reason in reasons if reason)
-

@@ -38,10 +38,8 @@ class Goodput:
 
 def scaled(case: Case, factor: Any) -> Case:
     """The case with every session rate times `factor`, whose own axes lead."""
-    workload = {
-        name: p.scaled(factor) if isinstance(p, Sessions) else p for name, p in case.workload.items()
-    }
-    return case.model_copy(update={"workload": workload})
+    workload = {name: p.scaled(factor) if isinstance(p, Sessions) else p for name, p in case.workload.items()}
+    return case.changed(workload=workload)
 
 
 def goodput_of(case: Case, tiers: Sequence[str], granularity: Any) -> Goodput:
@@ -81,8 +79,14 @@ def _between(rate: Any, share: Any, within: np.ndarray, largest: Any) -> Any:
 def _excess(case: Case, load: Load) -> np.ndarray:
     """How far each limit is overstepped, (limits, rates) + A; at most 0 where it is kept."""
     slo = case.slo
-    parts = [np.asarray(-1.0) if limit is None else exceedance - (1 - limit.share) for limit, exceedance in (
-        (slo.ttft, load.ttft_exceedance), (slo.tpot, load.tpot_exceedance), (slo.end_to_end, load.end_to_end_exceedance))]
+    parts = [
+        np.asarray(-1.0) if limit is None else exceedance - (1 - limit.share)
+        for limit, exceedance in (
+            (slo.ttft, load.ttft_exceedance),
+            (slo.tpot, load.tpot_exceedance),
+            (slo.end_to_end, load.end_to_end_exceedance),
+        )
+    ]
     return np.stack(np.broadcast_arrays(*parts, np.where(load.room, -1.0, 1.0)))
 
 

@@ -1,7 +1,7 @@
 """Every way a turn can go: what of its context is found where, what is fetched, and what that takes.
 
-Question answered: for each kind of turn and each place its context may be found, is fetching worth it, and how long does
-the turn take on an idle GPU?
+Question answered: for each kind of turn and each place its context may be found, is fetching worth it, and how long
+does the turn take on an idle GPU?
 """
 
 from __future__ import annotations
@@ -83,11 +83,20 @@ def turn_classes(traffic: Sequence[Traffic], ndim: int) -> list[TurnClasses]:
         head = reusable(t.prefix_tokens, t.granularity)
         (size, share), (old, old_share), (new, new_share) = (
             tuple(in_front(part, ndim) for part in size_classes(law))
-            for law in (t.sessions.first_tokens, t.context, t.sessions.new_tokens))
+            for law in (t.sessions.first_tokens, t.context, t.sessions.new_tokens)
+        )
         classes.append(TurnClasses(t.name, False, share * of_first, size + t.prefix_tokens, 0.0 * size, head))
         for value, weight in zip(new, new_share, strict=True):
-            classes.append(TurnClasses(t.name, True, old_share * weight * (1 - of_first),
-                                       old + value + t.prefix_tokens, reusable(old, t.granularity), head))
+            classes.append(
+                TurnClasses(
+                    t.name,
+                    True,
+                    old_share * weight * (1 - of_first),
+                    old + value + t.prefix_tokens,
+                    reusable(old, t.granularity),
+                    head,
+                )
+            )
     return classes
 
 
@@ -141,8 +150,14 @@ def _left_by_others(found: Residency, t: Traffic) -> Any:
     return np.diff(np.maximum.accumulate(upto, axis=0), axis=0, prepend=0.0)
 
 
-def timing_of(case: Case, o: Outcomes, tiers: Sequence[str], prefill: PrefillTerms, paths: Mapping[str, FetchTerms],
-              turn_rate: Any) -> Timing:
+def timing_of(
+    case: Case,
+    o: Outcomes,
+    tiers: Sequence[str],
+    prefill: PrefillTerms,
+    paths: Mapping[str, FetchTerms],
+    turn_rate: Any,
+) -> Timing:
     """Use all that is found, only the shared prefix, or nothing: whichever is soonest.
 
     The waits on the paths depend on what is fetched, so the choice is made on idle paths first and again with the waits
@@ -165,8 +180,10 @@ def timing_of(case: Case, o: Outcomes, tiers: Sequence[str], prefill: PrefillTer
             all_of_it = all_of_it + np.where(own, rest, np.where(shared, one, 0.0))
         use_all = (o.private > 0) & (all_of_it - saved_all < np.minimum(head - saved_head, 0.0))
         use_head = ~use_all & (o.prefix > 0) & (head < saved_head)
-        taken = [np.where(own & use_all, o.private, 0.0) + np.where(shared & (use_all | use_head), o.prefix, 0.0)
-                 for own, shared in zip(at_private, at_prefix, strict=True)]
+        taken = [
+            np.where(own & use_all, o.private, 0.0) + np.where(shared & (use_all | use_head), o.prefix, 0.0)
+            for own, shared in zip(at_private, at_prefix, strict=True)
+        ]
         utilisation, waits = _queues(case, o, tiers, paths, taken, turn_rate)
     spent = np.where(use_all, all_of_it, np.where(use_head, head, 0.0))
     in_time = spent <= (np.inf if case.slo is None else case.slo.ttft.limit)
@@ -176,8 +193,9 @@ def timing_of(case: Case, o: Outcomes, tiers: Sequence[str], prefill: PrefillTer
     return Timing(private, prefix, work, work + spent, saved, utilisation, waits)
 
 
-def _queues(case: Case, o: Outcomes, tiers: Sequence[str], paths: Mapping[str, FetchTerms], taken: Sequence[Any],
-            turn_rate: Any) -> tuple[Any, Any]:
+def _queues(
+    case: Case, o: Outcomes, tiers: Sequence[str], paths: Mapping[str, FetchTerms], taken: Sequence[Any], turn_rate: Any
+) -> tuple[Any, Any]:
     """Utilisation and mean wait (M/G/1) of every tier: its devices serve all instances, its links one each."""
     instances = case.deployment.instances
     utilisation, waits = [np.zeros(())], [np.zeros(())]
@@ -192,8 +210,12 @@ def _queues(case: Case, o: Outcomes, tiers: Sequence[str], paths: Mapping[str, F
         scv = np.maximum(square / np.maximum(mean, 1e-30) ** 2 - 1, 0.0)
         device, link = rate * mean / path.device_bandwidth, rate / instances * mean / path.link_bandwidth
         utilisation.append(np.maximum(device, link))
-        waits.append(np.maximum(queueing.single_server_mean_wait(device, mean / path.device_bandwidth, scv),
-                                queueing.single_server_mean_wait(link, mean / path.link_bandwidth, scv)))
+        waits.append(
+            np.maximum(
+                queueing.single_server_mean_wait(device, mean / path.device_bandwidth, scv),
+                queueing.single_server_mean_wait(link, mean / path.link_bandwidth, scv),
+            )
+        )
     if not tiers:
         return np.zeros((0,)), np.zeros((0,))
     return np.stack(np.broadcast_arrays(*utilisation)), np.stack(np.broadcast_arrays(*waits))

@@ -77,11 +77,14 @@ class Reported:
 
     def vllm(self) -> Vllm:
         """vLLM with the settings of the report."""
-        settings: dict[str, Any] = {"version": str(self.case.get("engine_version", "")),
-                                    "speculative_tokens": self.speculative_tokens,
-                                    "prefix_caching": self.prefix_caching}
-        raised = any(group.kind not in ("full", "latent", "indexer", "sliding_window", "chunked")
-                     for group in self.llm.attention)
+        settings: dict[str, Any] = {
+            "version": str(self.case.get("engine_version", "")),
+            "speculative_tokens": self.speculative_tokens,
+            "prefix_caching": self.prefix_caching,
+        }
+        raised = any(
+            group.kind not in ("full", "latent", "indexer", "sliding_window", "chunked") for group in self.llm.attention
+        )
         if self.block and not raised:  # beside states, the printed block is a result, not a setting
             settings["block_tokens"] = self.block
         if self.batched_tokens:
@@ -90,8 +93,11 @@ class Reported:
 
     def sglang(self) -> Sglang:
         """SGLang with the settings of the report."""
-        return Sglang(version=str(self.case.get("engine_version", "")), block_tokens=self.block,
-                      speculative_tokens=self.speculative_tokens)
+        return Sglang(
+            version=str(self.case.get("engine_version", "")),
+            block_tokens=self.block,
+            speculative_tokens=self.speculative_tokens,
+        )
 
 
 def reported(case: Mapping[str, Any], configs: Path) -> Reported:
@@ -104,12 +110,21 @@ def reported(case: Mapping[str, Any], configs: Path) -> Reported:
     llm = with_precision(_model(case, configs), kv_dtype=dtype)
     memory = case.get("available_kv_bytes")
     return Reported(
-        case, llm, ENGINE_NAMES.get(engine, "logical"),
+        case,
+        llm,
+        ENGINE_NAMES.get(engine, "logical"),
         parallel_of(case.get("tp") or 1, case.get("pp") or 1, case.get("dcp") or 1, case.get("dp_attention") or 1),
-        None if memory is None else float(memory), float(case.get("available_is_rounded_to_bytes") or 0.0),
-        case.get("tokens"), case.get("block_size"), case.get("max_model_len") or _written_length(note),
-        int(case.get("slots") or 1), state_dtype, _draft_tokens(case, note), _state_mode(case, note),
-        case.get("max_num_batched_tokens") or _batched_tokens(note))
+        None if memory is None else float(memory),
+        float(case.get("available_is_rounded_to_bytes") or 0.0),
+        case.get("tokens"),
+        case.get("block_size"),
+        case.get("max_model_len") or _written_length(note),
+        int(case.get("slots") or 1),
+        state_dtype,
+        _draft_tokens(case, note),
+        _state_mode(case, note),
+        case.get("max_num_batched_tokens") or _batched_tokens(note),
+    )
 
 
 def _dtypes(text: str) -> tuple[str | None, str]:
@@ -138,7 +153,8 @@ def _model(case: Mapping[str, Any], configs: Path) -> Llm:
 
 _SAME_GEOMETRY = re.compile(
     r"meta|nvidia|hf|instruct|it|chat|base|thinking|preview|qat|gguf|bf16|fp8|fp4|nvfp4|mxfp4|int4|int8|awq|gptq|bnb|dynamic|"
-    r"[48]bit|w\da\d+|q\d(_\w+)?|\d{4}")
+    r"[48]bit|w\da\d+|q\d(_\w+)?|\d{4}"
+)
 
 
 def _geometry(name: str) -> tuple[str, ...]:
@@ -166,21 +182,29 @@ def _number(text: str) -> int:
 def _draft_tokens(case: Mapping[str, Any], note: str) -> int:
     if (given := case.get("speculative_tokens")) is not None:
         return int(given)
-    found = (re.search(r"MTP (?:n=|depth |draft )?(\d+)", note)
-             or re.search(r"(\d+) (?:speculative|draft) tokens", note))
+    found = re.search(r"MTP (?:n=|depth |draft )?(\d+)", note) or re.search(r"(\d+) (?:speculative|draft) tokens", note)
     return int(found[1]) if found and int(found[1]) < 100 else 0
 
 
 def _state_mode(case: Mapping[str, Any], note: str) -> str:
     if given := case.get("prefix_caching"):
         return str(given)
-    return "align" if re.search(r"\balign(?:ed)?\b(?: state)? mode", note) and not re.search(r"no [\w-]+ ?align|no "
-                                                                                            r"align", note) else "none"
+    return (
+        "align"
+        if re.search(r"\balign(?:ed)?\b(?: state)? mode", note)
+        and not re.search(
+            r"no [\w-]+ ?align|no "
+            r"align",
+            note,
+        )
+        else "none"
+    )
 
 
 def _batched_tokens(note: str) -> int | None:
     found = re.search(r"max_num_batched_tokens(?: of| =|=)? ?([\d,]+)", note) or re.search(
-        r"([\d,]+) batch tokens", note)
+        r"([\d,]+) batch tokens", note
+    )
     return _number(found[1]) if found else None
 
 

@@ -48,16 +48,18 @@ def streams_of(case: Case, traffic: Sequence[Traffic], share: Any = 1.0) -> list
         if population.prefix is not None and population.prefix_name not in case.policy.pinned:
             head = heads.setdefault(population.prefix_name, _head(population))
         agents = population.sessions.agents
-        streams.append(reuse.SessionStream(
-            arrival_rate=population.arrivals * share,
-            first=laws.Sum((population.first, laws.Constant(extra))),
-            step=population.step,
-            turns=population.sessions.turns_law,
-            gap=population.sessions.gap_law,
-            retention=retention,
-            prefix=head,
-            agents=None if agents is None else np.asarray(agents, float) * share,
-        ))
+        streams.append(
+            reuse.SessionStream(
+                arrival_rate=population.arrivals * share,
+                first=laws.Sum((population.first, laws.Constant(extra))),
+                step=population.step,
+                turns=population.sessions.turns_law,
+                gap=population.sessions.gap_law,
+                retention=retention,
+                prefix=head,
+                agents=None if agents is None else np.asarray(agents, float) * share,
+            )
+        )
     return streams
 
 
@@ -78,8 +80,13 @@ def pinned_tokens(case: Case, traffic: Sequence[Traffic]) -> dict[str, Any]:
     return held
 
 
-def residency(case: Case, traffic: Sequence[Traffic], tiers: Sequence[str], active_tokens: Any,
-              known: dict[str, tuple[Any, Any]] | None = None) -> Residency:
+def residency(
+    case: Case,
+    traffic: Sequence[Traffic],
+    tiers: Sequence[str],
+    active_tokens: Any,
+    known: dict[str, tuple[Any, Any]] | None = None,
+) -> Residency:
     """Residency in `tiers` (fast to slow, the GPUs' memory first) while `active_tokens` per instance are in use.
 
     The GPUs' memory is private to an instance, which sees its share of the sessions (returning turns are routed to
@@ -102,8 +109,12 @@ def residency(case: Case, traffic: Sequence[Traffic], tiers: Sequence[str], acti
             private[t.name].append(part[0] * admitted[t.name])
             prefix[t.name].append(part[1])
             best[t.name] = tuple(np.maximum(f, a) for f, a in zip(found[t.name], above, strict=True))
-    return Residency(tuple(tiers), {k: _stack(v) for k, v in private.items()},
-                     {k: _stack(v) for k, v in prefix.items()}, _stack([own for own, *_ in stacks]))
+    return Residency(
+        tuple(tiers),
+        {k: _stack(v) for k, v in private.items()},
+        {k: _stack(v) for k, v in prefix.items()},
+        _stack([own for own, *_ in stacks]),
+    )
 
 
 def stacks_of(case: Case, tiers: Sequence[str], active_tokens: Any) -> list[tuple[Any, Any, Any]]:
@@ -142,8 +153,9 @@ def _own_tokens(case: Case, tier: str, active_tokens: Any) -> Any:
     return np.maximum(pool - active_tokens, 0.0)
 
 
-def hit_shares(case: Case, traffic: Sequence[Traffic], share: Any, capacity: Any, since: Any = np.inf
-               ) -> dict[str, tuple[Any, Any]]:
+def hit_shares(
+    case: Case, traffic: Sequence[Traffic], share: Any, capacity: Any, since: Any = np.inf
+) -> dict[str, tuple[Any, Any]]:
     """(private, prefix) share found within a stack of `capacity` tokens, by population, when `share` of the sessions
     reach it and it was empty `since` seconds ago.
 
@@ -156,14 +168,18 @@ def hit_shares(case: Case, traffic: Sequence[Traffic], share: Any, capacity: Any
     room = np.maximum(capacity - pinned, 0.0)
     streams, touch = streams_of(case, traffic, share), TOUCH[case.policy.touch]
     phases = _phases(traffic, streams, room, max(case.axes, np.ndim(capacity), np.ndim(since)))
-    busy = [stream if phase is None else replace(stream, arrival_rate=stream.arrival_rate * phase.factor)
-            for stream, phase in zip(streams, phases, strict=True)]
+    busy = [
+        stream if phase is None else replace(stream, arrival_rate=stream.arrival_rate * phase.factor)
+        for stream, phase in zip(streams, phases, strict=True)
+    ]
     hits = eviction_rule(case.policy.eviction)(busy, room, touch, since)
     some = next((phase for phase in phases if phase is not None), None)
     found = {}
     for i, (t, phase) in enumerate(zip(traffic, phases, strict=True)):
-        parts = [_ratio(each[i], whole[i]) for each, whole in
-                 ((hits.private, hits.reusable_private), (hits.prefix, hits.reusable_prefix))]
+        parts = [
+            _ratio(each[i], whole[i])
+            for each, whole in ((hits.private, hits.reusable_private), (hits.prefix, hits.reusable_prefix))
+        ]
         if some is not None:
             weight = some.time if phase is None else phase.weight
             parts = [(weight * part).sum(axis=0) for part in parts]
@@ -171,15 +187,20 @@ def hit_shares(case: Case, traffic: Sequence[Traffic], share: Any, capacity: Any
     return found
 
 
-def _phases(traffic: Sequence[Traffic], streams: Sequence[reuse.SessionStream], room: Any, ndim: int
-            ) -> list[PhaseRates | None]:
+def _phases(
+    traffic: Sequence[Traffic], streams: Sequence[reuse.SessionStream], room: Any, ndim: int
+) -> list[PhaseRates | None]:
     """Rates each stream sees at the phases of its day, in front of `ndim` study axes; None where they are steady."""
     if not any(t.sessions.day for t in traffic):
         return [None] * len(traffic)
     window = np.asarray(reuse.characteristic_time(streams, room))
     window = window.reshape((1,) * (ndim - window.ndim) + window.shape)
-    return [phase_rates(stream, t.sessions.period, *map(_leading, levels(t.sessions.day)), window)
-            if t.sessions.day else None for t, stream in zip(traffic, streams, strict=True)]
+    return [
+        phase_rates(stream, t.sessions.period, *map(_leading, levels(t.sessions.day)), window)
+        if t.sessions.day
+        else None
+        for t, stream in zip(traffic, streams, strict=True)
+    ]
 
 
 def rate_levels(case: Case) -> tuple[list[Any], list[Any]]:

@@ -52,8 +52,10 @@ def _shape_flags(case: Case, load: Load) -> Iterator[str]:
     if policy.touch == "head_first" and any(
         np.any((t.first.variance <= 0) & (t.step.variance <= 0)) for t in load.traffic
     ):
-        yield ("sizes that do not vary, head evicted first: the curve jumps, blurred over 2 % of capacity (up to 0.07 "
-               "off there)")
+        yield (
+            "sizes that do not vary, head evicted first: the curve jumps, blurred over 2 % of capacity (up to 0.07 "
+            "off there)"
+        )
     agents = [t.sessions.agents for t in load.traffic if t.sessions.agents is not None]
     if any(np.any(np.asarray(count) / case.deployment.instances < FEWEST_AGENTS) for count in agents):
         yield f"fewer than {FEWEST_AGENTS} agents on an instance: up to 0.02 off"
@@ -69,8 +71,10 @@ def _rate_flags(load: Load) -> Iterator[str]:
     factors = [np.asarray(factor) for t in load.traffic for factor in levels(t.sessions.day)[1] if t.sessions.day]
     if factors:
         peak = max(float(np.max(factor)) for factor in factors)
-        yield (f"rates change, up to {peak:.3g} times their mean: hits are averaged over what the cache sees of it "
-               "(within 0.012; bursts of random length up to 0.1); queues and latencies are those of the mean rate")
+        yield (
+            f"rates change, up to {peak:.3g} times their mean: hits are averaged over what the cache sees of it "
+            "(within 0.012; bursts of random length up to 0.1); queues and latencies are those of the mean rate"
+        )
 
 
 def hit_ratios(case: Case, load: Load, arm: str) -> Iterator[Answer]:
@@ -78,20 +82,46 @@ def hit_ratios(case: Case, load: Load, arm: str) -> Iterator[Answer]:
     o = outcomes_of(turn_classes(load.traffic, case.axes), load.traffic, load.residency)
     size = np.maximum(np.asarray(granularity(case), float), 1.0)
     found = o.private + o.prefix
-    yield Answer("reuse.hit_ratio_tokens", np.sum(o.share * found, axis=0) / np.sum(o.share * o.prompt, axis=0), "",
-                 "hit ratio by tokens: prompt tokens found / prompt tokens", arm=arm)
-    yield Answer("reuse.hit_ratio_blocks", _block_ratio(o, found, size), "",
-                 "hit ratio by blocks: blocks found / blocks of the prompts, a last partial one counted whole", arm=arm)
-    yield Answer("reuse.hit_ratio_requests", np.sum(o.share * found / np.maximum(o.prompt, 1.0), axis=0), "",
-                 "hit ratio by requests: mean over requests of found / prompt tokens", arm=arm)
-    yield Answer("reuse.requests_with_hit", np.sum(np.where(found > 0, o.share, 0.0), axis=0), "",
-                 "share of requests that find anything", arm=arm)
+    yield Answer(
+        "reuse.hit_ratio_tokens",
+        np.sum(o.share * found, axis=0) / np.sum(o.share * o.prompt, axis=0),
+        "",
+        "hit ratio by tokens: prompt tokens found / prompt tokens",
+        arm=arm,
+    )
+    yield Answer(
+        "reuse.hit_ratio_blocks",
+        _block_ratio(o, found, size),
+        "",
+        "hit ratio by blocks: blocks found / blocks of the prompts, a last partial one counted whole",
+        arm=arm,
+    )
+    yield Answer(
+        "reuse.hit_ratio_requests",
+        np.sum(o.share * found / np.maximum(o.prompt, 1.0), axis=0),
+        "",
+        "hit ratio by requests: mean over requests of found / prompt tokens",
+        arm=arm,
+    )
+    yield Answer(
+        "reuse.requests_with_hit",
+        np.sum(np.where(found > 0, o.share, 0.0), axis=0),
+        "",
+        "share of requests that find anything",
+        arm=arm,
+    )
     missed = np.sum(o.share * o.prompt, axis=0)
     for k, tier in enumerate(load.tiers):
         parts = ((o.private_tier, o.private), (o.prefix_tier, o.prefix))
         here = sum(np.sum((o.share * tokens)[place == k], axis=0) for place, tokens in parts)
-        yield Answer("reuse.hit_ratio_reached", here / np.maximum(missed, 1e-300), "",
-                     "prompt tokens found here / prompt tokens not found in a tier above", arm=arm, tier=tier)
+        yield Answer(
+            "reuse.hit_ratio_reached",
+            here / np.maximum(missed, 1e-300),
+            "",
+            "prompt tokens found here / prompt tokens not found in a tier above",
+            arm=arm,
+            tier=tier,
+        )
         missed = missed - here
 
 
@@ -109,8 +139,10 @@ def survival_curve(case: Case, load: Load, arm: str) -> Curve:
         streams = streams_of(case, load.traffic, share)
         held = reuse.paused_survival(streams, capacity, pauses, TOUCH[case.policy.touch])
         definition = "share of a waiting context still held in this tier or above after a pause"
-        answers += [Answer("reuse.survival", held[i], "", definition, arm=arm, population=t.name, tier=tier)
-                    for i, t in enumerate(load.traffic)]
+        answers += [
+            Answer("reuse.survival", held[i], "", definition, arm=arm, population=t.name, tier=tier)
+            for i, t in enumerate(load.traffic)
+        ]
     return Curve("pause", PAUSES, "s", tuple(answers))
 
 
@@ -123,32 +155,62 @@ def warm_up_curve(case: Case, load: Load, arm: str) -> Curve:
     _, share, capacity = stacks_of(case, load.tiers, load.active_tokens)[-1]
     found = hit_shares(case, load.traffic, share, capacity, since)
     offered = sum(t.arrivals * (t.private_opportunity + t.prefix_opportunity) for t in load.traffic)
-    kept = sum(t.arrivals * (t.private_opportunity * found[t.name][0] + t.prefix_opportunity * found[t.name][1])
-               for t in load.traffic) / np.maximum(offered, 1e-300)
+    kept = sum(
+        t.arrivals * (t.private_opportunity * found[t.name][0] + t.prefix_opportunity * found[t.name][1])
+        for t in load.traffic
+    ) / np.maximum(offered, 1e-300)
     kept = np.maximum.accumulate(np.broadcast_to(kept, np.broadcast_shapes(np.shape(kept), since.shape)), axis=0)
     warm = SINCE[np.minimum(np.sum(kept < WARM * kept[-1:], axis=0), len(SINCE) - 1)]
-    return Curve("since", SINCE, "s", (
-        Answer("reuse.since_emptied", kept, "", "share of the reuse offered that is found, so long after all tiers "
-               "were emptied", arm=arm),
-        Answer("reuse.warm_up", warm, "s", f"time after which an emptied cache finds {WARM:.0%} of what it finds in "
-               "the long run (new weights, a restart)", arm=arm)))
+    return Curve(
+        "since",
+        SINCE,
+        "s",
+        (
+            Answer(
+                "reuse.since_emptied",
+                kept,
+                "",
+                "share of the reuse offered that is found, so long after all tiers were emptied",
+                arm=arm,
+            ),
+            Answer(
+                "reuse.warm_up",
+                warm,
+                "s",
+                f"time after which an emptied cache finds {WARM:.0%} of what it finds in "
+                "the long run (new weights, a restart)",
+                arm=arm,
+            ),
+        ),
+    )
 
 
 def pinning(case: Case, load: Load, arm: str) -> Iterator[Answer]:
     """What pinning wins for the pinned prefixes and displaces elsewhere, against the same case without it."""
     if not case.policy.pinned or not load.tiers:
         return
-    free = case.model_copy(update={"policy": case.policy.model_copy(update={"pinned": ()})})
+    free = case.changed(policy=case.policy.model_copy(update={"pinned": ()}))
     without = residency(free, load.traffic, load.tiers, load.active_tokens)
     won = _found(load.traffic, load.residency, load.prompt_rate)
     had = _found(load.traffic, without, load.prompt_rate)
     for name in won:
         change = won[name] - had[name]
         word = "wins" if name in case.policy.pinned else "costs this population (below zero)"
-        yield Answer("reuse.pinning", change, "", f"resident share of prompt tokens that pinning {word}", arm=arm,
-                     population=name)
-    yield Answer("reuse.pinning", sum(won.values()) - sum(had.values()), "",
-                 "resident share of prompt tokens that pinning wins in all", arm=arm)
+        yield Answer(
+            "reuse.pinning",
+            change,
+            "",
+            f"resident share of prompt tokens that pinning {word}",
+            arm=arm,
+            population=name,
+        )
+    yield Answer(
+        "reuse.pinning",
+        sum(won.values()) - sum(had.values()),
+        "",
+        "resident share of prompt tokens that pinning wins in all",
+        arm=arm,
+    )
 
 
 def identity_cost(case: Case, load: Load, arm: str) -> Iterator[Answer]:
@@ -160,8 +222,14 @@ def identity_cost(case: Case, load: Load, arm: str) -> Iterator[Answer]:
         merged = _merged(case, name)
         found = residency(merged, traffic_of(merged, granularity(merged)), load.tiers, load.active_tokens)
         there = sum(_found(load.traffic, found, load.prompt_rate).values())
-        yield Answer("reuse.identity_cost", np.maximum(there - here, 0.0), "",
-                     f"resident share of prompt tokens lost because {name} may not share", arm=arm, population=name)
+        yield Answer(
+            "reuse.identity_cost",
+            np.maximum(there - here, 0.0),
+            "",
+            f"resident share of prompt tokens lost because {name} may not share",
+            arm=arm,
+            population=name,
+        )
 
 
 def _splits(case: Case) -> list[str]:
@@ -178,15 +246,17 @@ def _merged(case: Case, split: str) -> Case:
     for name, s in case.sessions.items():
         rest = {"identity": {k: v for k, v in s.identity.items() if k != split}}
         workload[name] = s.model_copy(update={"tenants": 1.0} if split == "tenants" else rest)
-    return case.model_copy(update={"workload": workload})
+    return case.changed(workload=workload)
 
 
 def _found(traffic: Sequence[Traffic], found: Residency, prompt_rate: Any) -> dict[str, Any]:
     """Share of all prompt tokens found in any tier, by population, a session's own context and its prefix apart."""
     parts: dict[str, Any] = {}
     for t in traffic:
-        for name, offered, share in ((t.name, t.private_opportunity, found.private[t.name]),
-                                     (t.prefix_name, t.prefix_opportunity, found.prefix[t.name])):
+        for name, offered, share in (
+            (t.name, t.private_opportunity, found.private[t.name]),
+            (t.prefix_name, t.prefix_opportunity, found.prefix[t.name]),
+        ):
             if name:
                 parts[name] = parts.get(name, 0.0) + t.arrivals * offered * share.sum(axis=0) / prompt_rate
     return parts

@@ -24,7 +24,6 @@ from kvmodel.analyses.traffic import Traffic
 from kvmodel.formulas import decode, latency, queueing
 from kvmodel.system.case import Case
 
-
 NO_TIME = 1e-30  # share of its time that a saturated instance has left for decoding; not 0, so that 0 / 0 cannot arise
 
 
@@ -92,14 +91,30 @@ def load_of(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic]) -> Loa
     times = _in_time(case, traffic, outcomes, timing, utilisation, decoding)
     opportunity, resident, timely = _chain(traffic, outcomes, timing, len(tiers), turn_rate)
     return Load(
-        tiers=tuple(tiers), traffic=traffic, residency=found, turn_rate=turn_rate,
-        opportunity=opportunity, resident=resident, timely=timely,
-        saved_seconds=turn_rate * sum(_by_tier(outcomes.share * saved, tier, len(tiers)) for saved, tier in zip(
-            timing.saved, (outcomes.private_tier, outcomes.prefix_tier), strict=True)),
+        tiers=tuple(tiers),
+        traffic=traffic,
+        residency=found,
+        turn_rate=turn_rate,
+        opportunity=opportunity,
+        resident=resident,
+        timely=timely,
+        saved_seconds=turn_rate
+        * sum(
+            _by_tier(outcomes.share * saved, tier, len(tiers))
+            for saved, tier in zip(timing.saved, (outcomes.private_tier, outcomes.prefix_tier), strict=True)
+        ),
         prompt_rate=sum(t.arrivals * t.prompt_tokens for t in traffic),
-        prefill_utilisation=utilisation, tier_utilisation=timing.tier_utilisation, tier_wait=timing.tier_wait,
-        batch=decoding.batch, active_tokens=active, tpot=decoding.step, room=room, ttft_mean=times.ttft_mean,
-        ttft_exceedance=times.late, tpot_exceedance=times.slow, end_to_end_exceedance=times.overdue,
+        prefill_utilisation=utilisation,
+        tier_utilisation=timing.tier_utilisation,
+        tier_wait=timing.tier_wait,
+        batch=decoding.batch,
+        active_tokens=active,
+        tpot=decoding.step,
+        room=room,
+        ttft_mean=times.ttft_mean,
+        ttft_exceedance=times.late,
+        tpot_exceedance=times.slow,
+        end_to_end_exceedance=times.overdue,
         qualified=np.where(room, times.qualified, 0.0),
     )
 
@@ -111,8 +126,9 @@ def _by_tier(amount: Any, tier: np.ndarray, tiers: int) -> Any:
     return np.stack([np.sum(amount[tier == k], axis=0) for k in range(tiers)])
 
 
-def _chain(traffic: Sequence[Traffic], o: Outcomes, timing: Timing, tiers: int, turn_rate: Any
-           ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def _chain(
+    traffic: Sequence[Traffic], o: Outcomes, timing: Timing, tiers: int, turn_rate: Any
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Opportunity, resident and timely tokens per second by population; a session's own context and its shared prefix
     are two populations."""
     opportunity: dict[str, Any] = {}
@@ -120,8 +136,10 @@ def _chain(traffic: Sequence[Traffic], o: Outcomes, timing: Timing, tiers: int, 
     timely: dict[str, Any] = {}
     for i, t in enumerate(traffic):
         mine = o.population == i
-        parts = ((t.name, t.private_opportunity, o.private, o.private_tier, timing.private_timely),
-                 (t.prefix_name, t.prefix_opportunity, o.prefix, o.prefix_tier, timing.prefix_timely))
+        parts = (
+            (t.name, t.private_opportunity, o.private, o.private_tier, timing.private_timely),
+            (t.prefix_name, t.prefix_opportunity, o.prefix, o.prefix_tier, timing.prefix_timely),
+        )
         for name, offered, found, tier, used in parts[: 1 + bool(t.prefix_name)]:
             tokens, here = turn_rate * (o.share * found)[mine], tier[mine]
             opportunity[name] = opportunity.get(name, 0.0) + t.arrivals * offered
@@ -133,8 +151,10 @@ def _chain(traffic: Sequence[Traffic], o: Outcomes, timing: Timing, tiers: int, 
 def least_utilisation(case: Case, traffic: Sequence[Traffic], prefill: PrefillTerms, reuse: bool) -> Any:
     """Prefill utilisation if every opportunity were found at once, or none [-]."""
     rates = {t.name: t.turn_rate for t in traffic}
-    work = sum(rates[c.population] * np.sum(c.share * prefill.seconds(c.prompt, (c.private + c.prefix) * reuse), axis=0)
-               for c in turn_classes(traffic, case.axes))
+    work = sum(
+        rates[c.population] * np.sum(c.share * prefill.seconds(c.prompt, (c.private + c.prefix) * reuse), axis=0)
+        for c in turn_classes(traffic, case.axes)
+    )
     return work / case.deployment.instances
 
 
@@ -172,13 +192,16 @@ def _decoding(case: Case, traffic: Sequence[Traffic], prefill_utilisation: Any) 
     left = np.maximum(1 - np.asarray(prefill_utilisation, float), NO_TIME)
     lines = in_front(decode_lines(case, context), case.axes, inner=2) / left
     batch = decode.mean_concurrency(output / case.deployment.instances, lines[0], lines[1]).sequences
-    step = np.where(left > NO_TIME, np.max(lines[0] + lines[1] * np.where(np.isfinite(batch), batch, 0.0), axis=0), np.inf)
+    step = np.where(
+        left > NO_TIME, np.max(lines[0] + lines[1] * np.where(np.isfinite(batch), batch, 0.0), axis=0), np.inf
+    )
     step = np.where(np.isfinite(batch), step, np.inf)
     return _Decoding(batch, batch * context, step, lines)
 
 
-def _in_time(case: Case, traffic: Sequence[Traffic], o: Outcomes, timing: Timing, utilisation: Any, decoding: _Decoding
-             ) -> _InTime:
+def _in_time(
+    case: Case, traffic: Sequence[Traffic], o: Outcomes, timing: Timing, utilisation: Any, decoding: _Decoding
+) -> _InTime:
     """Shares of turns beyond each limit, and of sessions with every turn within all of them.
 
     The wait for the GPU is M/G/1 with an exponential tail; the turns of a session are taken as independent.
@@ -190,11 +213,15 @@ def _in_time(case: Case, traffic: Sequence[Traffic], o: Outcomes, timing: Timing
         return _InTime(mean, np.nan, np.nan, np.nan, np.nan)
     to_first, to_last = case.slo.ttft.limit - timing.service, np.asarray(np.inf)
     if case.slo.end_to_end is not None:
-        output = sum(np.where(in_front(o.population == i, case.axes), t.sessions.output_tokens.mean, 0.0)
-                     for i, t in enumerate(traffic))
+        output = sum(
+            np.where(in_front(o.population == i, case.axes), t.sessions.output_tokens.mean, 0.0)
+            for i, t in enumerate(traffic)
+        )
         to_last = case.slo.end_to_end.limit - timing.service - output * np.nan_to_num(decoding.step, posinf=1e300)
-    late, overdue, either = (queueing.tail_exceedance(left, utilisation=utilisation, mean_wait=wait)
-                             for left in (to_first, to_last, np.minimum(to_first, to_last)))
+    late, overdue, either = (
+        queueing.tail_exceedance(left, utilisation=utilisation, mean_wait=wait)
+        for left in (to_first, to_last, np.minimum(to_first, to_last))
+    )
     slow = _slow_steps(case, decoding)
     sessions = _whole_sessions(traffic, o, 1 - either, 1 - slow)
     return _InTime(mean, *(np.sum(o.share * share, axis=0) for share in (late, overdue)), slow, sessions)
@@ -207,8 +234,9 @@ def _whole_sessions(traffic: Sequence[Traffic], o: Outcomes, ok: Any, fast: Any)
         first, later = (_mean_over(o, ok, (o.population == i) & (o.returning == kind)) * fast for kind in (False, True))
         turns = t.sessions.turns_law
         with np.errstate(divide="ignore", invalid="ignore"):
-            whole = np.where(later > 0, first * np.real(turns.generating_function(later)) / later,
-                             first * (1 - turns.survival(1)))
+            whole = np.where(
+                later > 0, first * np.real(turns.generating_function(later)) / later, first * (1 - turns.survival(1))
+            )
         sessions = sessions + t.arrivals / arrivals * whole
     return sessions
 

@@ -117,8 +117,14 @@ def _from_file(path: Path, changed: int, size: int) -> Llm:
     return read_config_file(path)
 
 
-def with_precision(llm: Llm, kv_dtype: str | None = None, k_dtype: str | None = None, v_dtype: str | None = None,
-                   state_dtype: str | None = None, encoder_tokens: int | None = None) -> Llm:
+def with_precision(
+    llm: Llm,
+    kv_dtype: str | None = None,
+    k_dtype: str | None = None,
+    v_dtype: str | None = None,
+    state_dtype: str | None = None,
+    encoder_tokens: int | None = None,
+) -> Llm:
     """The model with other precisions of its cache; unknown names are refused."""
     given = {"kv_dtype": kv_dtype, "k_dtype": k_dtype, "v_dtype": v_dtype, "state_dtype": state_dtype}
     given = {name: value for name, value in given.items() if value is not None}
@@ -176,12 +182,15 @@ def engine_of(engine: EngineRecord | str, **settings: Any) -> EngineRecord:
     if engine not in ENGINES:
         raise KvmodelError(f"unknown engine {engine!r}{nearest(str(engine), ENGINES)}; there are {', '.join(ENGINES)}")
     kind = ENGINES[engine]
-    settings = {{"engine_version": "version"}.get(name, name): value
-                for name, value in settings.items() if value is not None}
+    settings = {
+        {"engine_version": "version"}.get(name, name): value for name, value in settings.items() if value is not None
+    }
     foreign = [name for name in settings if name not in kind.model_fields]
     if foreign:
-        raise KvmodelError(f"{', '.join(foreign)}: not a setting of {engine}; it has "
-                           f"{', '.join(n for n in kind.model_fields if n != 'kind')}")
+        raise KvmodelError(
+            f"{', '.join(foreign)}: not a setting of {engine}; it has "
+            f"{', '.join(n for n in kind.model_fields if n != 'kind')}"
+        )
     return _engine(engine, tuple(sorted(settings.items())))
 
 
@@ -190,8 +199,10 @@ def _engine(name: str, settings: tuple[tuple[str, Any], ...]) -> EngineRecord:
     try:
         return ENGINES[name](**dict(settings))
     except ValidationError as error:
-        problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}, got {e['input']!r}"
-                    for e in error.errors())
+        problems = (
+            f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}, got {e['input']!r}"
+            for e in error.errors()
+        )
         raise KvmodelError(f"{name}: {'; '.join(problems)}") from None
 
 
@@ -208,7 +219,8 @@ def pool_memory(llm: Llm, gpu: str, memory_fraction: float, parallel: Parallel, 
         hint = f"; {needed} GPUs would hold the weights" if needed else ""
         raise KvmodelError(
             f"{llm.name} does not fit: {text(weights, 'B')} of weights per {gpu} and {text(reserve, 'B')} of reserve "
-            f"leave nothing of {text(record.memory * memory_fraction, 'B')}{hint}")
+            f"leave nothing of {text(record.memory * memory_fraction, 'B')}{hint}"
+        )
     return pool
 
 
@@ -220,8 +232,12 @@ def model_weights(model: Llm | Mapping[str, Any] | str | Path) -> dict[str, Any]
     except UnsupportedModelError:
         weight_bytes = None
     active = llm.active_parameters if llm.active_parameters is not None else llm.parameters
-    return {"parameters": _plain(llm.parameters), "active_parameters": _plain(active), "weight_bytes": weight_bytes,
-            "basis": f"preset {llm.preset}" if llm.preset else "derived from the layer shapes"}
+    return {
+        "parameters": _plain(llm.parameters),
+        "active_parameters": _plain(active),
+        "weight_bytes": weight_bytes,
+        "basis": f"preset {llm.preset}" if llm.preset else "derived from the layer shapes",
+    }
 
 
 class _Bytes(NamedTuple):
@@ -236,9 +252,16 @@ class _Bytes(NamedTuple):
 
 def _bytes(llm: Llm, tp: int = 1) -> list[_Bytes]:
     precision = llm.precision
-    return [_Bytes(group, group.growing_bytes_per_token(precision, tp), group.bounded_bytes(1, precision, tp),
-                   group.bounded_bytes(np.inf, precision, tp), group.state_bytes(precision, tp))
-            for group in llm.attention]
+    return [
+        _Bytes(
+            group,
+            group.growing_bytes_per_token(precision, tp),
+            group.bounded_bytes(1, precision, tp),
+            group.bounded_bytes(np.inf, precision, tp),
+            group.state_bytes(precision, tp),
+        )
+        for group in llm.attention
+    ]
 
 
 def _group_answer(size: _Bytes) -> dict[str, Any]:
@@ -292,8 +315,10 @@ def _stage_shares(llm: Llm, pp: int) -> Iterator[Callable[[Any], float]]:
 
     def share(group: Any, stage: int) -> float:
         if not group.positions and group.layers != llm.depth:
-            raise UnsupportedModelError(f"{llm.name}: positions of the {group.kind} layers are not stated, so they "
-                                        f"cannot be spread over pp {pp} stages")
+            raise UnsupportedModelError(
+                f"{llm.name}: positions of the {group.kind} layers are not stated, so they "
+                f"cannot be spread over pp {pp} stages"
+            )
         at = group.positions or range(llm.depth)
         return sum(stages[position] == stage for position in at) / group.layers
 
@@ -310,14 +335,17 @@ def _rank_answer(llm: Llm, parallel: Parallel, logical: list[_Bytes]) -> dict[st
     if parallel.pp > 1:
         stages = (_growth(sizes, share) for share in _stage_shares(llm, parallel.pp))
         rank = max(stages, key=lambda stage: (stage.growing + stage.indexer, stage.fixed))
-    return {"growing_bytes_per_token": _plain(rank.growing / parallel.dcp),
-            "indexer_bytes_per_token": _plain(rank.indexer / parallel.dcp),
-            "fixed_bytes_per_sequence": _plain(rank.fixed),
-            "replication": _plain(copies / (parallel.dcp if whole.growing else 1))}
+    return {
+        "growing_bytes_per_token": _plain(rank.growing / parallel.dcp),
+        "indexer_bytes_per_token": _plain(rank.indexer / parallel.dcp),
+        "fixed_bytes_per_sequence": _plain(rank.fixed),
+        "replication": _plain(copies / (parallel.dcp if whole.growing else 1)),
+    }
 
 
-def _engine_answer(llm: Llm, engine: EngineRecord, parallel: Parallel, memory: float | None,
-                   max_model_len: int | None) -> dict[str, Any]:
+def _engine_answer(
+    llm: Llm, engine: EngineRecord, parallel: Parallel, memory: float | None, max_model_len: int | None
+) -> dict[str, Any]:
     known = memory is not None
     pool: Pool = engine.pool(llm, memory if known else _UNKNOWN_POOL, parallel, max_model_len)
     return {

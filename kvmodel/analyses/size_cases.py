@@ -88,6 +88,8 @@ def size_cases(document: Mapping[str, Any], source: str = "cases") -> list[Mappi
     try:
         SizeCaseFile.model_validate(document)
     except ValidationError as error:
-        raise StudyError(source, [Problem(".".join(map(str, e["loc"])), f"{e['msg']}, got {e['input']!r:.60}")
-                                  for e in error.errors()]) from None
+        raise StudyError(
+            source,
+            [Problem(".".join(map(str, e["loc"])), f"{e['msg']}, got {e['input']!r:.60}") for e in error.errors()],
+        ) from None
     return list(document["cases"])

@@ -28,8 +28,9 @@ class PrefillTerms:
 
     def seconds(self, tokens: Any, cached: Any) -> Any:
         """Time to prefill a prompt whose first `cached` tokens are at hand [s]."""
-        return prefill.prefill_seconds(tokens, cached, constant=self.constant, linear=self.linear,
-                                       attention=self.attention)
+        return prefill.prefill_seconds(
+            tokens, cached, constant=self.constant, linear=self.linear, attention=self.attention
+        )
 
     def saved(self, cached: Any) -> Any:
         """Prefill time a cached prefix saves [s]."""
@@ -39,12 +40,20 @@ class PrefillTerms:
 def peak_flops(case: Case) -> tuple[Any, str]:
     """Peak rate of one instance [FLOP/s] in the format the model computes in, and that format."""
     gpu, wanted = case.deployment.gpu, case.model.weight_dtype
-    known = {"fp8": ("fp8", "bf16"), "fp4": ("fp4", "fp8", "bf16"), "nvfp4": ("fp4", "fp8", "bf16"),
-             "mxfp4": ("fp4", "bf16"), "int4": ("bf16",), "int8": ("int8", "bf16")}.get(wanted, ("bf16", "fp16"))
+    known = {
+        "fp8": ("fp8", "bf16"),
+        "fp4": ("fp4", "fp8", "bf16"),
+        "nvfp4": ("fp4", "fp8", "bf16"),
+        "mxfp4": ("fp4", "bf16"),
+        "int4": ("bf16",),
+        "int8": ("int8", "bf16"),
+    }.get(wanted, ("bf16", "fp16"))
     number_format = next((name for name in known if name in gpu.flops), None)
     if number_format is None:
-        raise MissingNumberError(f"deployment.gpu.flops has none of {', '.join(known)} (it has "
-                                 f"{', '.join(gpu.flops) or 'nothing'}); needed to predict prefill of {wanted} weights")
+        raise MissingNumberError(
+            f"deployment.gpu.flops has none of {', '.join(known)} (it has "
+            f"{', '.join(gpu.flops) or 'nothing'}); needed to predict prefill of {wanted} weights"
+        )
     return np.asarray(gpu.flops[number_format], float) * case.deployment.tensor_parallel, number_format
 
 
@@ -58,12 +67,15 @@ def prefill_terms(case: Case) -> PrefillTerms:
         linear_flops = case.model.flops_per_token + case.model.window_flops_per_token
         linear = prefill.linear_seconds_per_token(linear_flops / 2, flops, speed.mfu) + _all_reduce(case)
         attention = prefill.attention_seconds_per_token_squared(
-            case.model.attention_flops_per_token_squared, flops, speed.mfu)
+            case.model.attention_flops_per_token_squared, flops, speed.mfu
+        )
     if speed.chunk_tokens is not None:
         reread = case.model.rank_growing_bytes_per_token(case.deployment.tensor_parallel) / np.asarray(
-            case.deployment.gpu.memory_bandwidth, float)
-        steps, rereads = prefill.chunk_terms(speed.chunk_tokens, step_seconds=speed.step_seconds,
-                                             reread_seconds_per_token=reread)
+            case.deployment.gpu.memory_bandwidth, float
+        )
+        steps, rereads = prefill.chunk_terms(
+            speed.chunk_tokens, step_seconds=speed.step_seconds, reread_seconds_per_token=reread
+        )
         linear, attention = linear + steps, attention + rereads
     return PrefillTerms(speed.constant, linear, attention)
 
@@ -76,8 +88,12 @@ def _all_reduce(case: Case) -> Any:
     if gpu.peer_link is None or model.hidden_size is None:
         raise MissingNumberError("deployment.prefill.all_reduce needs deployment.gpu.peer_link and model.hidden_size")
     return prefill.all_reduce_seconds_per_token(
-        reductions=2 * model.layers, hidden_size=model.hidden_size, bytes_per_element=2.0,
-        tensor_parallel=case.deployment.tensor_parallel, bandwidth=gpu.peer_link)
+        reductions=2 * model.layers,
+        hidden_size=model.hidden_size,
+        bytes_per_element=2.0,
+        tensor_parallel=case.deployment.tensor_parallel,
+        bandwidth=gpu.peer_link,
+    )
 
 
 @dataclass(frozen=True)
@@ -127,9 +143,14 @@ def fetch_terms(case: Case, tier: str) -> FetchTerms:
     every = np.stack(np.broadcast_arrays(own, *links))
     slowest, in_turn = transfer.path_bandwidth(bandwidth=every), 1.0 / np.sum(1.0 / every, axis=0)
     wire = slowest if record.pipelined else in_turn
-    bandwidth = wire if record.decode_rate is None else transfer.compressed_bandwidth(
-        bandwidth=wire, ratio=1.0 / record.storage_amplification, decode_rate=record.decode_rate
-    ) * record.storage_amplification
+    bandwidth = (
+        wire
+        if record.decode_rate is None
+        else transfer.compressed_bandwidth(
+            bandwidth=wire, ratio=1.0 / record.storage_amplification, decode_rate=record.decode_rate
+        )
+        * record.storage_amplification
+    )
     each = moved_bytes_per_token(case, tier)
     piece = 0.0 if record.largest_transfer is None else np.asarray(record.largest_transfer, float)
     fixed = np.asarray(record.lookup, float) + record.latency + latency
@@ -137,13 +158,29 @@ def fetch_terms(case: Case, tier: str) -> FetchTerms:
         fixed = fixed + piece * (1.0 / in_turn - 1.0 / slowest)  # every other hop adds one piece
     copies = 0.0 if record.largest_transfer is None else each / piece
     per_token = transfer.transfer_seconds(
-        each, latency=0.0, bandwidth=bandwidth, copies=copies, seconds_per_copy=record.seconds_per_copy,
-        conversion_seconds_per_byte=record.conversion)
+        each,
+        latency=0.0,
+        bandwidth=bandwidth,
+        copies=copies,
+        seconds_per_copy=record.seconds_per_copy,
+        conversion_seconds_per_byte=record.conversion,
+    )
     tp = np.asarray(case.deployment.tensor_parallel, float)
-    states = tp * case.model.fixed_bytes_per_sequence(case.deployment.tensor_parallel) * np.asarray(
-        record.storage_amplification, float)
-    return FetchTerms(fixed + states / bandwidth, per_token, np.asarray(record.hidden, float), bandwidth, devices,
-                      transfer.path_bandwidth(bandwidth=np.stack(np.broadcast_arrays(*links))), each, states)
+    states = (
+        tp
+        * case.model.fixed_bytes_per_sequence(case.deployment.tensor_parallel)
+        * np.asarray(record.storage_amplification, float)
+    )
+    return FetchTerms(
+        fixed + states / bandwidth,
+        per_token,
+        np.asarray(record.hidden, float),
+        bandwidth,
+        devices,
+        transfer.path_bandwidth(bandwidth=np.stack(np.broadcast_arrays(*links))),
+        each,
+        states,
+    )
 
 
 def _hops(case: Case, tier: str) -> tuple[list[Any], Any]:
@@ -160,8 +197,9 @@ def _hops(case: Case, tier: str) -> tuple[list[Any], Any]:
 
 def break_even_tokens(terms: PrefillTerms, fetch: FetchTerms, wait: Any = 0.0) -> Any:
     """Shortest prefix worth fetching [tokens], by the serial law: nothing is hidden behind other computation."""
-    return breakeven.break_even_tokens(fixed=fetch.fixed + wait, per_token=fetch.per_token,
-                                       linear=terms.linear, attention=terms.attention)
+    return breakeven.break_even_tokens(
+        fixed=fetch.fixed + wait, per_token=fetch.per_token, linear=terms.linear, attention=terms.attention
+    )
 
 
 def decode_lines(case: Case, context: Any, batch: Any = None) -> Any:
@@ -174,12 +212,16 @@ def decode_lines(case: Case, context: Any, batch: Any = None) -> Any:
     tp, speed = np.asarray(deployment.tensor_parallel, float), deployment.decode
     flops, _ = peak_flops(case)
     return decode.step_lines(
-        context, weight_bytes=_weights_read(case, batch),
+        context,
+        weight_bytes=_weights_read(case, batch),
         kv_bytes_per_token=tp * model.rank_growing_bytes_per_token(tp),
         bandwidth=np.asarray(deployment.gpu.memory_bandwidth, float) * tp * speed.bandwidth_efficiency,
-        active_parameters=model.flops_per_token / 2, flops=flops * speed.mfu,
-        attention_width=model.attention_flops_per_token_squared, state_bytes=tp * model.fixed_bytes_per_sequence(tp),
-        launch_floor=speed.launch_floor)
+        active_parameters=model.flops_per_token / 2,
+        flops=flops * speed.mfu,
+        attention_width=model.attention_flops_per_token_squared,
+        state_bytes=tp * model.fixed_bytes_per_sequence(tp),
+        launch_floor=speed.launch_floor,
+    )
 
 
 def _weights_read(case: Case, batch: Any) -> Any:
@@ -189,5 +231,10 @@ def _weights_read(case: Case, batch: Any) -> Any:
         return everything
     idle = 1.0 - model.moe.experts_per_token / model.moe.experts  # share of the experts one token leaves alone
     experts = np.minimum(everything * (1.0 - model.active_parameters / model.parameters) / idle, everything)
-    return decode.weight_bytes_read(batch, shared_bytes=everything - experts, expert_bytes=experts,
-                                    experts=model.moe.experts, experts_per_token=model.moe.experts_per_token)
+    return decode.weight_bytes_read(
+        batch,
+        shared_bytes=everything - experts,
+        expert_bytes=experts,
+        experts=model.moe.experts,
+        experts_per_token=model.moe.experts_per_token,
+    )

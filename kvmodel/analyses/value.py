@@ -51,7 +51,7 @@ def marginal_value(case: Case, load: Load, tier: str) -> Any:
     here = capacity.hbm_pool(case).nbytes if tier not in case.storage_tiers else case.tiers[tier].capacity
     more = np.asarray(here, float) * STEP
     tiers = {**case.tiers, tier: case.tiers[tier].model_copy(update={"capacity": more})}
-    wider = load_of(case.model_copy(update={"tiers": tiers}), load.tiers, load.traffic)
+    wider = load_of(case.changed(tiers=tiers), load.tiers, load.traffic)
     gained = wider.saved_seconds.sum(axis=0) - load.saved_seconds.sum(axis=0)
     copies = (
         case.deployment.instances

@@ -79,11 +79,15 @@ class CompressedAttention(LayerGroup):
         if self.ratio:
             block = 4 if self.index_dim else 8
             state = self.residual_bytes() / (self.dim + self.index_dim)
-            stored += [place("tokens", row / self.ratio, 0, 256),
-                       place("window", state * self.dim, self.residual_tokens, block)]
+            stored += [
+                place("tokens", row / self.ratio, 0, 256),
+                place("window", state * self.dim, self.residual_tokens, block),
+            ]
             if self.index_dim:
-                stored += [place("tokens", self.index_bytes(precision) / self.ratio, 0, 256),
-                           place("window", state * self.index_dim, self.residual_tokens, block)]
+                stored += [
+                    place("tokens", self.index_bytes(precision) / self.ratio, 0, 256),
+                    place("window", state * self.index_dim, self.residual_tokens, block),
+                ]
         return tuple(stored)
 
     @property

@@ -51,8 +51,10 @@ class StateLayers(LayerGroup):
 
     def bounded_flops_per_token(self) -> float:
         # decay, rank-one update and read-out of each element: about six operations
-        return float(self.layers * (6 * self.recurrent_elements() + 2 * self.convolution_channels()
-                                    * (self.convolution_columns() + 1)))
+        return float(
+            self.layers
+            * (6 * self.recurrent_elements() + 2 * self.convolution_channels() * (self.convolution_columns() + 1))
+        )
 
 
 class HeadStateLayers(StateLayers):

@@ -60,8 +60,9 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", help="Show the version and exit.", callback=_print_version,
-                                 is_eager=True),
+    version: bool = typer.Option(
+        False, "--version", help="Show the version and exit.", callback=_print_version, is_eager=True
+    ),
 ) -> None:
     """Decide how much KV cache to keep, where, and for how long."""
 
@@ -90,6 +91,8 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if debug:
             raise
-        print(f"error: unexpected {type(error).__name__}: {error}\nRun again with --debug and report what it shows.",
-              file=sys.stderr)
+        print(
+            f"error: unexpected {type(error).__name__}: {error}\nRun again with --debug and report what it shows.",
+            file=sys.stderr,
+        )
         return ExitStatus.UNEXPECTED

@@ -36,8 +36,10 @@ def evaluate_command(
     configs: Annotated[str | None, typer.Option(help="Directory of config.json files the cases name.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Exit 3 when a case is a mismatch.")] = False,
-    markdown: Annotated[str | None, typer.Option(metavar="PAGE.md", help="Put the tables of measurements between the "
-                                                                         "marks of this page.")] = None,
+    markdown: Annotated[
+        str | None,
+        typer.Option(metavar="PAGE.md", help="Put the tables of measurements between the marks of this page."),
+    ] = None,
 ) -> None:
     """Predicted, published and error for every case of a file, and per kind."""
     import json as json_text
@@ -86,8 +88,11 @@ def _measurements(document: list[Any], path: Path) -> dict[str, Any]:
         raise KvmodelError(f"{path}: every measurement is a mapping with at least id and kind")
     found = measured.evaluate(document)
     cases = [_finite({**asdict(outcome), "error": outcome.error}) for outcome in found]
-    return {"cases": cases, "summary": [_finite(asdict(row)) for row in measured.summaries(found)],
-            "bars": [asdict(bar) for bar in bars(found)]}
+    return {
+        "cases": cases,
+        "summary": [_finite(asdict(row)) for row in measured.summaries(found)],
+        "bars": [asdict(bar) for bar in bars(found)],
+    }
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:
@@ -101,11 +106,26 @@ def _lines(result: dict[str, Any]) -> list[str]:
     sizes = any("verdict" in case for case in result["cases"])
     published, judgement = ("published", "verdict") if sizes else ("measured", "basis")
     rows = [("case", "kind", "predicted", published, "error", judgement, "reason")]
-    rows += [(case["id"], case["kind"], _number(case["predicted"]), _number(case[published]), _percent(case["error"]),
-              case[judgement], case["reason"]) for case in result["cases"]]
+    rows += [
+        (
+            case["id"],
+            case["kind"],
+            _number(case["predicted"]),
+            _number(case[published]),
+            _percent(case["error"]),
+            case[judgement],
+            case["reason"],
+        )
+        for case in result["cases"]
+    ]
     totals = [tuple(result["summary"][0])] if result["summary"] else []
-    totals += [tuple(_percent(value) if "error" in name or name in ("median", "mean", "p90", "coverage") else str(value)
-                     for name, value in row.items()) for row in result["summary"]]
+    totals += [
+        tuple(
+            _percent(value) if "error" in name or name in ("median", "mean", "p90", "coverage") else str(value)
+            for name, value in row.items()
+        )
+        for row in result["summary"]
+    ]
     return [*_table(rows), "", *_table(totals)]
 
 

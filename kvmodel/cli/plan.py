@@ -19,19 +19,51 @@ def plan_command(
     set_: options.Assignments = None,
     scenario: options.Scenarios = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with 3 when a target is missed.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Also simulate the sessions, to see the closed form's error.")
+    ] = False,
     quiet: options.Quiet = False,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the draws, in place of the study's.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Seed of the draws, in place of the study's.")
+    ] = None,
     draws: Annotated[
         int | None, typer.Option("--draws", min=0, help="Number of draws; 0 leaves uncertain numbers at their value.")
     ] = None,
 ) -> None:
     """Evaluate a study: verdict, tiers, reuse, knee, endurance, cost per qualified session."""
-    raise typer.Exit(plan(study, json=json, output=output, csv=csv, report=report, assignments=set_ or [],
-                          scenarios=scenario or [], check=check, quiet=quiet, seed=seed, draws=draws))
+    raise typer.Exit(
+        plan(
+            study,
+            json=json,
+            output=output,
+            csv=csv,
+            report=report,
+            assignments=set_ or [],
+            scenarios=scenario or [],
+            check=check,
+            verify=verify,
+            quiet=quiet,
+            seed=seed,
+            draws=draws,
+        )
+    )
 
 
-def plan(study: str, *, json: bool, output: str | None, csv: str | None, report: str | None, assignments: list[str],
-         scenarios: list[str], check: bool, quiet: bool, seed: int | None, draws: int | None) -> int:
+def plan(
+    study: str,
+    *,
+    json: bool,
+    output: str | None,
+    csv: str | None,
+    report: str | None,
+    assignments: list[str],
+    scenarios: list[str],
+    check: bool,
+    verify: bool,
+    quiet: bool,
+    seed: int | None,
+    draws: int | None,
+) -> int:
     """Evaluate a study file and write what was asked for; returns the exit status."""
     import json as json_module
 
@@ -47,8 +79,15 @@ def plan(study: str, *, json: bool, output: str | None, csv: str | None, report:
 
         require_report_extra()  # before the long work, not after it
     loaded = load_study(study, dict(parse_assignment(text) for text in assignments))
-    table = run_plan(loaded, scenarios, seed, draws, progress_bar("plan", quiet or json),
-                     cost_curves=report is not None)
+    table = run_plan(
+        loaded,
+        scenarios,
+        seed,
+        draws,
+        progress_bar("plan", quiet or json),
+        for_drawing=report is not None,
+        verify=verify,
+    )
     if csv is not None:
         write_output(table.to_frame().to_csv(index=False), csv)
     if report is not None:
@@ -64,6 +103,8 @@ def plan(study: str, *, json: bool, output: str | None, csv: str | None, report:
         write_output(summary_text(table), output)
     if check and (lost := missed(table)):
         for row in lost:
-            say(f"target missed: {row.definition}" + (f" ({row.tier or row.arm})" if row.tier or row.arm else ""), quiet)
+            say(
+                f"target missed: {row.definition}" + (f" ({row.tier or row.arm})" if row.tier or row.arm else ""), quiet
+            )
         return ExitStatus.FINDING
     return ExitStatus.OK

@@ -13,8 +13,9 @@ presets_app = typer.Typer(help="List presets, or show one with its sources.", no
 
 @presets_app.command("list")
 def list_command(
-    family: Annotated[str | None, typer.Argument(help="llms, gpus, drives, tiers or prices; all when absent.",
-                                                 show_default=False)] = None,
+    family: Annotated[
+        str | None, typer.Argument(help="llms, gpus, drives, tiers or prices; all when absent.", show_default=False)
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """List presets by family."""
@@ -25,8 +26,10 @@ def list_command(
     from kvmodel.presets import catalogue
 
     if family is not None and family not in catalogue.FAMILIES:
-        raise PresetError(f"no family of presets {family!r}{nearest(family, catalogue.FAMILIES)}; there are "
-                          f"{', '.join(catalogue.FAMILIES)}")
+        raise PresetError(
+            f"no family of presets {family!r}{nearest(family, catalogue.FAMILIES)}; there are "
+            f"{', '.join(catalogue.FAMILIES)}"
+        )
     wanted = catalogue.FAMILIES if family is None else (family,)
     listed = {name: {preset: catalogue.load(name, preset).title for preset in catalogue.names(name)} for name in wanted}
     if json:
@@ -58,8 +61,14 @@ def show_command(
     preset = found[0]
     if json:
         numbers = {path: {k: v for k, v in vars(p).items() if v is not None} for path, p in preset.provenance.items()}
-        document = {"name": preset.name, "family": preset.family, "title": preset.title, "fields": preset.fields,
-                    "provenance": numbers, "sources": preset.sources}
+        document = {
+            "name": preset.name,
+            "family": preset.family,
+            "title": preset.title,
+            "fields": preset.fields,
+            "provenance": numbers,
+            "sources": preset.sources,
+        }
         write_output(json_module.dumps(document, indent=1, default=str), None)
         return
     lines = [f"{preset.name}  ({preset.family}): {preset.title}", ""]

@@ -8,9 +8,13 @@ import typer
 
 
 def schema_command(
-    name: Annotated[str | None, typer.Argument(help="study, result, llm, gpu, tier, prices; lists them when absent.",
-                                               show_default=False)] = None,
-    output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Write there; - is stdout.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="study, result, llm, gpu, tier, prices; lists them when absent.", show_default=False),
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write there; - is stdout.")
+    ] = None,
 ) -> None:
     """Print the JSON Schema of a file kvmodel reads or writes."""
     import json

@@ -54,16 +54,36 @@ def size_command(
     if (memory or gpu) and engine is None:
         engine = "logical"
     slots = {"slots": max_seqs} if engine == "llamacpp" else {"max_seqs": max_seqs}
-    settings = {"engine_version": engine_version, "block_tokens": block_tokens, "memory_fraction": memory_fraction,
-                "max_batched_tokens": max_batched_tokens, "speculative_tokens": speculative_tokens,
-                "prefix_caching": prefix_caching, "hybrid_manager": hybrid_manager, **slots}
+    settings = {
+        "engine_version": engine_version,
+        "block_tokens": block_tokens,
+        "memory_fraction": memory_fraction,
+        "max_batched_tokens": max_batched_tokens,
+        "speculative_tokens": speculative_tokens,
+        "prefix_caching": prefix_caching,
+        "hybrid_manager": hybrid_manager,
+        **slots,
+    }
     counts = [_count(text, "--tokens") for text in tokens or ()]
     answer = size(
-        model, counts, kv_dtype=kv_dtype, k_dtype=k_dtype, v_dtype=v_dtype, state_dtype=state_dtype, tp=tp, pp=pp,
-        dcp=dcp, dp_attention=dp_attention, engine=engine, memory=_bytes(memory, "--memory"), gpu=gpu,
-        reserve=_bytes(reserve, "--reserve"), encoder_tokens=encoder_tokens,
+        model,
+        counts,
+        kv_dtype=kv_dtype,
+        k_dtype=k_dtype,
+        v_dtype=v_dtype,
+        state_dtype=state_dtype,
+        tp=tp,
+        pp=pp,
+        dcp=dcp,
+        dp_attention=dp_attention,
+        engine=engine,
+        memory=_bytes(memory, "--memory"),
+        gpu=gpu,
+        reserve=_bytes(reserve, "--reserve"),
+        encoder_tokens=encoder_tokens,
         max_model_len=None if max_model_len is None else _count(max_model_len, "--max-model-len"),
-        **{name: value for name, value in settings.items() if value is not None})
+        **{name: value for name, value in settings.items() if value is not None},
+    )
     print(json_text.dumps(answer, indent=2) if json else "\n".join(_lines(model, answer)))
 
 
@@ -103,23 +123,36 @@ def _lines(model: str, answer: dict[str, Any]) -> list[str]:
     lines = [answer["model"], "", f"{'layers':>7}  kind"]
     for group in answer["attention"]:
         facts = [f"{group['growing_bytes_per_token']:,} B/token"] if group["growing_bytes_per_token"] else []
-        facts += [f"{name.replace('_', ' ')} {group[name]:,} tokens" for name in ("window", "chunk", "encoder_tokens")
-                  if name in group]
-        facts += [f"{text(group[name], 'B')} {word}" for name, word in
-                  (("bounded_bytes", "when full"), ("state_bytes", "constant")) if name in group]
+        facts += [
+            f"{name.replace('_', ' ')} {group[name]:,} tokens"
+            for name in ("window", "chunk", "encoder_tokens")
+            if name in group
+        ]
+        facts += [
+            f"{text(group[name], 'B')} {word}"
+            for name, word in (("bounded_bytes", "when full"), ("state_bytes", "constant"))
+            if name in group
+        ]
         lines.append(f"{group['layers']:7d}  {group['kind']}: {', '.join(facts) or 'stores nothing'}")
-    lines += ["", f"growing            {_rate(answer)}",
-              f"fixed              {text(answer['fixed_bytes_per_sequence'], 'B')} per sequence",
-              *(f"{int(n):,} tokens".ljust(19) + f"{text(size, 'B')} ({size:,} B)"
-                for n, size in answer["sequence_bytes"].items()),
-              f"on one rank        {_rate(answer['per_rank'])}, "
-              f"{text(answer['per_rank']['fixed_bytes_per_sequence'], 'B')} fixed; stored "
-              f"{answer['per_rank']['replication']:.3g} times over all ranks"]
+    lines += [
+        "",
+        f"growing            {_rate(answer)}",
+        f"fixed              {text(answer['fixed_bytes_per_sequence'], 'B')} per sequence",
+        *(
+            f"{int(n):,} tokens".ljust(19) + f"{text(size, 'B')} ({size:,} B)"
+            for n, size in answer["sequence_bytes"].items()
+        ),
+        f"on one rank        {_rate(answer['per_rank'])}, "
+        f"{text(answer['per_rank']['fixed_bytes_per_sequence'], 'B')} fixed; stored "
+        f"{answer['per_rank']['replication']:.3g} times over all ranks",
+    ]
     weights = model_weights(model)
     if weights["parameters"]:
         size_text = text(weights["weight_bytes"], "B") if weights["weight_bytes"] else "weight bytes not known"
-        lines.append(f"weights            {weights['parameters'] / 1e9:,.1f} B parameters, "
-                     f"{weights['active_parameters'] / 1e9:,.1f} B active, {size_text} ({weights['basis']})")
+        lines.append(
+            f"weights            {weights['parameters'] / 1e9:,.1f} B parameters, "
+            f"{weights['active_parameters'] / 1e9:,.1f} B active, {size_text} ({weights['basis']})"
+        )
     return lines + (_engine_lines(answer["engine"]) if "engine" in answer else [])
 
 
@@ -131,7 +164,8 @@ def _rate(answer: dict[str, Any]) -> str:
     if answer.get("growing_up_to_tokens"):
         words += f" up to {answer['growing_up_to_tokens']:,} tokens, then nothing"
     elif answer.get("bytes_per_token_below_window", 0) > (
-            answer["growing_bytes_per_token"] + answer["indexer_bytes_per_token"]):
+        answer["growing_bytes_per_token"] + answer["indexer_bytes_per_token"]
+    ):
         words += f" ({answer['bytes_per_token_below_window']:,} B/token before any window is full)"
     return words
 
@@ -139,11 +173,16 @@ def _rate(answer: dict[str, Any]) -> str:
 def _engine_lines(engine: dict[str, Any]) -> list[str]:
     from kvmodel.units import text
 
-    lines = ["", f"{engine['kind']} {engine['version']}",
-             f"block              {engine['block_tokens']:,} tokens, {text(engine['page_bytes'], 'B')} on one rank",
-             f"reusable prefix    multiples of {engine['reuse_granularity_tokens']:,} tokens"]
+    lines = [
+        "",
+        f"{engine['kind']} {engine['version']}",
+        f"block              {engine['block_tokens']:,} tokens, {text(engine['page_bytes'], 'B')} on one rank",
+        f"reusable prefix    multiples of {engine['reuse_granularity_tokens']:,} tokens",
+    ]
     if engine["blocks"] is not None:
-        lines += [f"pool               {engine['blocks']:,} blocks, {engine['tokens']:,} tokens",
-                  f"longest requests   {engine['concurrency_at_max_model_len']:.2f} at once",
-                  f"wasted             {engine['wasted_fraction']:.1%} of the pool"]
+        lines += [
+            f"pool               {engine['blocks']:,} blocks, {engine['tokens']:,} tokens",
+            f"longest requests   {engine['concurrency_at_max_model_len']:.2f} at once",
+            f"wasted             {engine['wasted_fraction']:.1%} of the pool",
+        ]
     return lines

@@ -17,8 +17,16 @@ def summary_text(table: Table) -> str:
         rows = table.select(case=case)
         if len(cases(table)) > 1:
             lines += ["", f"=== {case} ==="]
-        for block in (_arms(rows), _tiers(rows), _chain(rows), _knees(table, rows), _windows(rows),
-                      _targets(rows), _notes(rows)):
+        for block in (
+            _arms(rows),
+            _tiers(rows),
+            _chain(rows),
+            _knees(table, rows),
+            _windows(rows),
+            _verified(rows),
+            _targets(rows),
+            _notes(rows),
+        ):
             if block:
                 lines += ["", *block]
     return "\n".join(lines) + "\n"
@@ -35,7 +43,9 @@ def grid(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[i]) for row in (head, *body)) for i in range(len(head))]
 
     def line(row: Sequence[str]) -> str:
-        cells = [cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]
+        cells = [
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
         return "  ".join(cells).rstrip()
 
     return [line(head), "  ".join("-" * w for w in widths), *(line(row) for row in body)]
@@ -45,31 +55,58 @@ def _arms(rows: Table) -> list[str]:
     arms = names(rows, "arm", "reuse.timely")
     if not arms:
         return []
-    columns = [("effective reuse", "reuse.timely"), ("prefill use", "latency.prefill_utilisation"),
-               ("TTFT mean", "latency.ttft_mean"), ("turns in TTFT", "latency.ttft_in_time"),
-               ("largest rate", "goodput.largest_session_rate"),
-               ("qualified", "goodput.qualified_sessions_per_second"),
-               ("cost", "cost.rate"), ("per qualified session", "cost.per_qualified_session")]
+    columns = [
+        ("effective reuse", "reuse.timely"),
+        ("prefill use", "latency.prefill_utilisation"),
+        ("TTFT mean", "latency.ttft_mean"),
+        ("turns in TTFT", "latency.ttft_in_time"),
+        ("largest rate", "goodput.largest_session_rate"),
+        ("qualified", "goodput.qualified_sessions_per_second"),
+        ("cost", "cost.rate"),
+        ("per qualified session", "cost.per_qualified_session"),
+    ]
     body = [[arm, *(_shown(rows, quantity, arm=arm) for _, quantity in columns)] for arm in arms]
-    return ["Arms, on the same GPUs and limits (reuse as share of prompt tokens; rates in sessions)",
-            *grid(["arm", *(title for title, _ in columns)], body)]
+    return [
+        "Arms, on the same GPUs and limits (reuse as share of prompt tokens; rates in sessions)",
+        *grid(["arm", *(title for title, _ in columns)], body),
+    ]
 
 
 def _tiers(rows: Table) -> list[str]:
     tiers = names(rows, "tier", "capacity.bytes")
     arms = names(rows, "arm", "reuse.timely")
     arm = arms[-1] if arms else ""
-    head = ["tier", "capacity", "holds", "found here", "served in time", "fetch", "recompute", "worth from", "use",
-            "writes/day", "lifetime"]
+    head = [
+        "tier",
+        "capacity",
+        "holds",
+        "found here",
+        "served in time",
+        "fetch",
+        "recompute",
+        "worth from",
+        "use",
+        "writes/day",
+        "lifetime",
+    ]
     body = []
     for tier in tiers:
         slow = bool(rows.select(quantity="time.fetch", tier=tier).rows)
-        body.append([
-            tier, _shown(rows, "capacity.bytes", tier=tier), _shown(rows, "capacity.tokens", tier=tier),
-            _shown(rows, "reuse.resident", arm=arm, tier=tier), _shown(rows, "reuse.timely", arm=arm, tier=tier),
-            _shown(rows, "time.fetch", tier=tier), _shown(rows, "time.recompute") if slow else "-",
-            _shown(rows, "breakeven.tokens", tier=tier), _shown(rows, "load.tier_utilisation", tier=tier),
-            _shown(rows, "endurance.daily_writes", tier=tier), _shown(rows, "endurance.lifetime", tier=tier)])
+        body.append(
+            [
+                tier,
+                _shown(rows, "capacity.bytes", tier=tier),
+                _shown(rows, "capacity.tokens", tier=tier),
+                _shown(rows, "reuse.resident", arm=arm, tier=tier),
+                _shown(rows, "reuse.timely", arm=arm, tier=tier),
+                _shown(rows, "time.fetch", tier=tier),
+                _shown(rows, "time.recompute") if slow else "-",
+                _shown(rows, "breakeven.tokens", tier=tier),
+                _shown(rows, "load.tier_utilisation", tier=tier),
+                _shown(rows, "endurance.daily_writes", tier=tier),
+                _shown(rows, "endurance.lifetime", tier=tier),
+            ]
+        )
     prefix = _shown(rows, "time.typical_prefix")
     return [f"Tiers (fetch and recompute of the typical prefix, {prefix})", *grid(head, body)]
 
@@ -79,13 +116,21 @@ def _chain(rows: Table) -> list[str]:
     if not arms:
         return []
     arm = arms[-1]
-    body = [["all", *(_shown(rows, q, arm=arm)
-                      for q in ("reuse.ceiling", "reuse.resident", "reuse.timely")), "-"]]
+    body = [["all", *(_shown(rows, q, arm=arm) for q in ("reuse.ceiling", "reuse.resident", "reuse.timely")), "-"]]
     for name in names(rows, "population", "reuse.ceiling"):
-        body.append([name, *(_shown(rows, q, arm=arm, population=name)
-                             for q in ("reuse.ceiling", "reuse.resident", "reuse.timely", "reuse.kept"))])
-    return [f"Reuse of {arm}, share of all prompt tokens: computed before > found in some tier > consumable in time",
-            *grid(["population", "ceiling", "resident", "timely", "kept of its own"], body)]
+        body.append(
+            [
+                name,
+                *(
+                    _shown(rows, q, arm=arm, population=name)
+                    for q in ("reuse.ceiling", "reuse.resident", "reuse.timely", "reuse.kept")
+                ),
+            ]
+        )
+    return [
+        f"Reuse of {arm}, share of all prompt tokens: computed before > found in some tier > consumable in time",
+        *grid(["population", "ceiling", "resident", "timely", "kept of its own"], body),
+    ]
 
 
 def _knees(table: Table, rows: Table) -> list[str]:
@@ -97,11 +142,16 @@ def _knees(table: Table, rows: Table) -> list[str]:
         if kind != "capacity":
             continue
         knee = one(curve, "knee.capacity", tier=tier)
-        found, low, high, here = (_shown(curve, quantity, tier=tier) for quantity in
-                                  ("knee.capacity", "knee.low", "knee.high", "capacity.here"))
+        found, low, high, here = (
+            _shown(curve, quantity, tier=tier)
+            for quantity in ("knee.capacity", "knee.low", "knee.high", "capacity.here")
+        )
         text = "; ".join(knee.flags) or f"{found} (between {low} and {high} with the rent 20 % off)"
-        cliff = f"; the working set starts to fit at {_shown(curve, 'knee.cliff', tier=tier)}" if one(
-            curve, "knee.cliff", tier=tier) else ""
+        cliff = (
+            f"; the working set starts to fit at {_shown(curve, 'knee.cliff', tier=tier)}"
+            if one(curve, "knee.cliff", tier=tier)
+            else ""
+        )
         lines.append(f"  {tier}: {text}{cliff}; the study has {here}")
     title = "Knee: capacity beyond which another byte does not earn its rent, at the study's rate and stated values"
     return [title, *lines] if lines else []
@@ -109,15 +159,35 @@ def _knees(table: Table, rows: Table) -> list[str]:
 
 def _windows(rows: Table) -> list[str]:
     tiers = names(rows, "tier", "retention.window")
-    body = [[name, *(_shown(rows, "retention.window", population=name, tier=tier) for tier in tiers)]
-            for name in names(rows, "population", "retention.window")]
+    body = [
+        [name, *(_shown(rows, "retention.window", population=name, tier=tier) for tier in tiers)]
+        for name in names(rows, "population", "retention.window")
+    ]
     title = "Retention: how long a paused context is worth its rent in each tier (0: drop it; ∞: never drop it)"
     return [title, *grid(["population", *tiers], body)] if body else []
 
 
+def _verified(rows: Table) -> list[str]:
+    told = rows.select(quantity="verify.closed_form").rows
+    body = []
+    for row in told:
+        pair = [
+            one
+            for quantity in ("verify.closed_form", "verify.simulated", "verify.standard_error")
+            for one in rows.select(quantity=quantity, population=row.population, tier=row.tier).rows
+            if one.definition.split(",")[0] == row.definition.split(",")[0]
+        ]
+        what = row.definition.removeprefix("share of the ").split(" found")[0]
+        body.append([f"{row.tier}: {row.population}, {what}", *(f"{float(part.value):.4f}" for part in pair)])
+    title = "Closed form against an event simulation of the same sessions: share found down to each tier"
+    return [title, *grid(["tier", "closed form", "simulated", "standard error"], body)] if body else []
+
+
 def _targets(rows: Table) -> list[str]:
-    body = [f"  {row.definition}{' (' + (row.tier or row.arm) + ')' if row.tier or row.arm else ''}: {row.flags[0]}"
-            for row in rows.select(quantity="target.met")]
+    body = [
+        f"  {row.definition}{' (' + (row.tier or row.arm) + ')' if row.tier or row.arm else ''}: {row.flags[0]}"
+        for row in rows.select(quantity="target.met")
+    ]
     return ["Targets", *body] if body else []
 
 

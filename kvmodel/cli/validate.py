@@ -33,11 +33,15 @@ def validate(study: str, assignments: list[str], scenario: str | None, json: boo
     leaves = list(leaves_of(loaded.data))
     if json:
         rows = {path: {"value": value, **_known(_found(loaded.provenance, path))} for path, value in leaves}
-        write_output(json_module.dumps({"study": loaded.name, "valid": True, "numbers": rows}, indent=1, default=str), None)
+        write_output(
+            json_module.dumps({"study": loaded.name, "valid": True, "numbers": rows}, indent=1, default=str), None
+        )
     elif not quiet:
         width = max(len(path) for path, _ in leaves)
         lines = [repr(loaded), ""]
-        lines += [f"{path:<{width}}  {_shown(value):<28} {_origin(_found(loaded.provenance, path))}" for path, value in leaves]
+        lines += [
+            f"{path:<{width}}  {_shown(value):<28} {_origin(_found(loaded.provenance, path))}" for path, value in leaves
+        ]
         write_output("\n".join(lines), None)
 
 
@@ -65,5 +69,7 @@ def _origin(provenance: object) -> str:
     if "line" in known:
         parts.append(f"line {known['line']}")
     if "basis" in known:
-        parts.append(f"[{known['basis']}] {known.get('source', '')}{', ' + str(known['date']) if 'date' in known else ''}")
+        parts.append(
+            f"[{known['basis']}] {known.get('source', '')}{', ' + str(known['date']) if 'date' in known else ''}"
+        )
     return " ".join(parts)

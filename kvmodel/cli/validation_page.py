@@ -35,18 +35,31 @@ def tables(result: Mapping[str, Any], sources: Mapping[str, str]) -> list[str]:
     """Markdown of an evaluation of measurements. sources: case id to the name of its source."""
     cases = result["cases"]
     answered = sum(case["predicted"] is not None for case in cases)
-    return [f"{len(cases)} cases, {answered} predicted. Errors are |predicted / measured - 1|.", "",
-            *_bars(result["bars"]), "", *_summary(result["summary"]), "",
-            f"Errors of {MISS:.0%} and more:", "", *_misses(cases, sources), "",
-            "Refused:", "", *_refused(cases)]
+    return [
+        f"{len(cases)} cases, {answered} predicted. Errors are |predicted / measured - 1|.",
+        "",
+        *_bars(result["bars"]),
+        "",
+        *_summary(result["summary"]),
+        "",
+        f"Errors of {MISS:.0%} and more:",
+        "",
+        *_misses(cases, sources),
+        "",
+        "Refused:",
+        "",
+        *_refused(cases),
+    ]
 
 
 def _bars(bars: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield "| bar | allowed | reached | cases | |"
     yield "|---|---|---|---|---|"
     for bar in bars:
-        yield (f"| {bar['what']} | {_percent(bar['bar'])} | {_percent(bar['reached'])} | {bar['count']} | "
-               f"{'' if bar['reached'] <= bar['bar'] else '**missed**'} |")
+        yield (
+            f"| {bar['what']} | {_percent(bar['bar'])} | {_percent(bar['reached'])} | {bar['count']} | "
+            f"{'' if bar['reached'] <= bar['bar'] else '**missed**'} |"
+        )
 
 
 def _summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -54,8 +67,10 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|"
     for row in rows:
         if row["basis"] != "refused":
-            yield (f"| {row['kind']} | {row['family']} | {row['basis']} | {row['count']} | {_percent(row['median'])} | "
-                   f"{_percent(row['mean'])} | {_percent(row['p90'])} | {_percent(row['coverage'])} |")
+            yield (
+                f"| {row['kind']} | {row['family']} | {row['basis']} | {row['count']} | {_percent(row['median'])} | "
+                f"{_percent(row['mean'])} | {_percent(row['p90'])} | {_percent(row['coverage'])} |"
+            )
 
 
 def _misses(cases: Sequence[Mapping[str, Any]], sources: Mapping[str, str]) -> Iterator[str]:
@@ -63,8 +78,10 @@ def _misses(cases: Sequence[Mapping[str, Any]], sources: Mapping[str, str]) -> I
     yield "|---|---|---|---|---|---|"
     for case in sorted(cases, key=lambda c: -abs(c["error"] or 0.0)):
         if abs(case["error"] or 0.0) >= MISS:
-            yield (f"| {case['id']} | {case['basis']} | {case['measured']:.3g} | {case['predicted']:.3g} | "
-                   f"{100 * case['error']:+.0f} % | {sources.get(case['id'], '')} |")
+            yield (
+                f"| {case['id']} | {case['basis']} | {case['measured']:.3g} | {case['predicted']:.3g} | "
+                f"{100 * case['error']:+.0f} % | {sources.get(case['id'], '')} |"
+            )
 
 
 def _refused(cases: Sequence[Mapping[str, Any]]) -> Iterator[str]:

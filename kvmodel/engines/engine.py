@@ -85,8 +85,9 @@ class EngineRecord(Record):
         tokens = np.asarray(tokens, dtype=float)
         return per_rank_count(tp, lambda ranks: ranks * self._stored(llm, tokens, ranks))
 
-    def pool(self, llm: Model, memory: float, parallel: Parallel = Parallel(),
-             max_model_len: int | None = None) -> Pool:
+    def pool(
+        self, llm: Model, memory: float, parallel: Parallel = Parallel(), max_model_len: int | None = None
+    ) -> Pool:
         """What a pool of `memory` bytes on one rank holds."""
         raise NotImplementedError
 
@@ -157,4 +158,5 @@ def divisible_heads(llm: Model, tp: int, kind: str) -> None:
         heads = vars(group).get("kv_heads")  # not getattr: asking a record for a field it does not have is slow
         if heads and heads % tp and tp % heads:
             raise UnsupportedModelError(
-                f"{kind}: {heads} KV heads cannot be spread over {tp} ranks (neither divides the other)")
+                f"{kind}: {heads} KV heads cannot be spread over {tp} ranks (neither divides the other)"
+            )

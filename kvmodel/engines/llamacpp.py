@@ -81,8 +81,9 @@ class LlamaCpp(EngineRecord):
     def _precision(llm: Model) -> Precision:
         return llm.precision._replace(state="f32", convolution="f32")
 
-    def pool(self, llm: Model, memory: float, parallel: Parallel = Parallel(),
-             max_model_len: int | None = None) -> Pool:
+    def pool(
+        self, llm: Model, memory: float, parallel: Parallel = Parallel(), max_model_len: int | None = None
+    ) -> Pool:
         """The largest context (a multiple of the cell padding) whose buffers fit; layers are split over devices."""
         check_memory(memory)
         memory = memory * parallel.tp * parallel.pp
@@ -97,9 +98,16 @@ class LlamaCpp(EngineRecord):
         context = low * step
         used = float(self.buffer_bytes(llm, context))
         concurrency = context / length if llm.growing_bytes_per_token else float(self.slots)
-        return Pool(CELL_PADDING, used / low / (step // CELL_PADDING), context // CELL_PADDING, context, concurrency,
-                    wasted(used, concurrency, float(llm.rank_sequence_bytes(length, 1))), 1,
-                    self.version or "logs of 2024 to 2026")
+        return Pool(
+            CELL_PADDING,
+            used / low / (step // CELL_PADDING),
+            context // CELL_PADDING,
+            context,
+            concurrency,
+            wasted(used, concurrency, float(llm.rank_sequence_bytes(length, 1))),
+            1,
+            self.version or "logs of 2024 to 2026",
+        )
 
     def _granularity(self, llm: Model, tp: int) -> int:
         return 1
@@ -107,4 +115,3 @@ class LlamaCpp(EngineRecord):
     def _stored(self, llm: Model, tokens: Any, tp: int) -> Any:
         one = self.model_copy(update={"slots": 1})
         return np.where(tokens > 0, one.buffer_bytes(llm, tokens), 0.0) / tp
-

@@ -96,8 +96,9 @@ class Sglang(EngineRecord):
         latent = any(group.kind == "latent" and group.selected_tokens for group in llm.attention)
         return self.block_tokens or (LATENT_PAGE if latent else DEFAULT_PAGE)
 
-    def pool(self, llm: Model, memory: float, parallel: Parallel = Parallel(),
-             max_model_len: int | None = None) -> Pool:
+    def pool(
+        self, llm: Model, memory: float, parallel: Parallel = Parallel(), max_model_len: int | None = None
+    ) -> Pool:
         check_memory(memory)
         cells, page = self.cells(llm, parallel.attention_tp, budget=True), self.page(llm)
         full, window, state = (value / parallel.pp for value in cells[:3])
@@ -112,8 +113,16 @@ class Sglang(EngineRecord):
         if full and window:
             concurrency = min(concurrency, int(tokens * self.window_ratio) // page * page / min(held, cells.limit))
         sequence = full * length + window * min(length, cells.limit) + state
-        return Pool(page, cell * page, tokens // page, tokens, concurrency, wasted(memory, concurrency, sequence),
-                    page, rules_of("sglang", self.version, OLDEST, NEWEST))
+        return Pool(
+            page,
+            cell * page,
+            tokens // page,
+            tokens,
+            concurrency,
+            wasted(memory, concurrency, sequence),
+            page,
+            rules_of("sglang", self.version, OLDEST, NEWEST),
+        )
 
     def window_tokens(self, full_tokens: int, page: int) -> int:
         """Tokens of the window pool beside a full pool of `full_tokens`."""
@@ -131,8 +140,16 @@ class Sglang(EngineRecord):
 
     def _states_only(self, memory: float, state: float, length: int) -> Pool:
         slots = int(memory // state) - 1
-        return Pool(length, state, slots, slots * length, float(slots), wasted(memory, slots, state), length,
-                    rules_of("sglang", self.version, OLDEST, NEWEST))
+        return Pool(
+            length,
+            state,
+            slots,
+            slots * length,
+            float(slots),
+            wasted(memory, slots, state),
+            length,
+            rules_of("sglang", self.version, OLDEST, NEWEST),
+        )
 
     def _granularity(self, llm: Model, tp: int) -> int:
         return self.page(llm)

@@ -34,19 +34,21 @@ class TensorRtLlm(EngineRecord):
         for group in llm.attention:
             for stored in group.storage(llm.precision, ranks):
                 if stored.role not in ("tokens", "window") or stored.page_multiple:
-                    raise UnsupportedModelError(
-                        f"tensorrt-llm: the pool of {group.kind} layers is not modelled")
+                    raise UnsupportedModelError(f"tensorrt-llm: the pool of {group.kind} layers is not modelled")
                 key = (stored.limit, 0.0 if stored.latent else stored.row_bytes)
                 pools[key] = pools.get(key, 0.0) + stored.layers * stored.row_bytes
         return pools
 
-    def pool(self, llm: Model, memory: float, parallel: Parallel = Parallel(),
-             max_model_len: int | None = None) -> Pool:
+    def pool(
+        self, llm: Model, memory: float, parallel: Parallel = Parallel(), max_model_len: int | None = None
+    ) -> Pool:
         check_memory(memory)
         block, length = self.block_tokens or DEFAULT_BLOCK, request_length(llm, max_model_len)
         pools = self._pools(llm, parallel.attention_tp)
-        needs = {key: rate / parallel.pp * math.ceil((min(key[0], length) if key[0] else length) / block) * block
-                 for key, rate in pools.items()}
+        needs = {
+            key: rate / parallel.pp * math.ceil((min(key[0], length) if key[0] else length) / block) * block
+            for key, rate in pools.items()
+        }
         sequence = sum(needs.values())
         concurrency = memory / sequence
         growing = sum(rate / parallel.pp for (limit, _), rate in pools.items() if not limit)
@@ -55,8 +57,16 @@ class TensorRtLlm(EngineRecord):
         page = (growing or sum(pools.values()) / parallel.pp) * block
         blocks = int(memory * share // page)
         held = float(llm.rank_sequence_bytes(length, parallel.attention_tp)) / parallel.pp
-        return Pool(block, page, blocks, blocks * block, concurrency, wasted(memory, concurrency, held), block,
-                    self.version or "logs of 0.8 to 1.x")
+        return Pool(
+            block,
+            page,
+            blocks,
+            blocks * block,
+            concurrency,
+            wasted(memory, concurrency, held),
+            block,
+            self.version or "logs of 0.8 to 1.x",
+        )
 
     def _granularity(self, llm: Model, tp: int) -> int:
         return self.block_tokens or DEFAULT_BLOCK
@@ -64,5 +74,7 @@ class TensorRtLlm(EngineRecord):
     def _stored(self, llm: Model, tokens: Any, tp: int) -> Any:
         block = self.block_tokens or DEFAULT_BLOCK
         held = np.ceil(tokens / block)
-        return sum(rate * block * (np.minimum(held, math.ceil(limit / block) + 1) if limit else held)
-                   for (limit, _), rate in self._pools(llm, tp).items())
+        return sum(
+            rate * block * (np.minimum(held, math.ceil(limit / block) + 1) if limit else held)
+            for (limit, _), rate in self._pools(llm, tp).items()
+        )

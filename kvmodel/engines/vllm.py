@@ -69,9 +69,18 @@ class Vllm(EngineRecord):
         length = 1 if grows else request_length(llm, max_model_len)  # a block of states alone is a whole request
         draft = llm.draft_attention if self.speculative_tokens else ()
         return _layout(
-            (llm.attention, draft), llm.depth, llm.precision, parallel.attention_tp, parallel.pp, self.block_tokens,
-            self.kernel_block_tokens, self.speculative_tokens, self.hybrid_manager,
-            version_number(self.version, NEWEST), length)
+            (llm.attention, draft),
+            llm.depth,
+            llm.precision,
+            parallel.attention_tp,
+            parallel.pp,
+            self.block_tokens,
+            self.kernel_block_tokens,
+            self.speculative_tokens,
+            self.hybrid_manager,
+            version_number(self.version, NEWEST),
+            length,
+        )
 
     def blocks_for(self, layout: Layout, tokens: Any, parallel: Parallel = Parallel()) -> Any:
         """Blocks one running request of `tokens` may need at most, over all groups; an array like tokens."""
@@ -106,8 +115,9 @@ class Vllm(EngineRecord):
         layout = self.layout(llm, parallel._replace(pp=1), int(np.max(tokens)))
         return self.blocks_for(layout, tokens, parallel) * layout.block_bytes
 
-    def longest_request(self, llm: Model, memory: float, parallel: Parallel = Parallel(),
-                        limit: int | None = None) -> int:
+    def longest_request(
+        self, llm: Model, memory: float, parallel: Parallel = Parallel(), limit: int | None = None
+    ) -> int:
         """Largest request that fits a pool of `memory` bytes on one rank [tokens]."""
         low, high = 0, request_length(llm, limit)
         layout = self.layout(llm, parallel._replace(pp=1), high)
@@ -117,8 +127,9 @@ class Vllm(EngineRecord):
             low, high = (middle, high) if fits else (low, middle - 1)
         return low
 
-    def pool(self, llm: Model, memory: float, parallel: Parallel = Parallel(),
-             max_model_len: int | None = None) -> Pool:
+    def pool(
+        self, llm: Model, memory: float, parallel: Parallel = Parallel(), max_model_len: int | None = None
+    ) -> Pool:
         check_memory(memory)
         length = request_length(llm, max_model_len)
         layout = self.layout(llm, parallel, length)
@@ -138,9 +149,16 @@ class Vllm(EngineRecord):
         else:
             tokens = blocks // len(layout.groups) * layout.smallest_block * parallel.dcp
         held = self._held_bytes(llm, length, parallel)
-        return Pool(self._shown_block(layout), layout.block_bytes, blocks, tokens, concurrency,
-                    wasted(blocks * layout.block_bytes, concurrency, held), layout.reuse_block * parallel.dcp,
-                    rules_of("vllm", self.version, OLDEST, NEWEST))
+        return Pool(
+            self._shown_block(layout),
+            layout.block_bytes,
+            blocks,
+            tokens,
+            concurrency,
+            wasted(blocks * layout.block_bytes, concurrency, held),
+            layout.reuse_block * parallel.dcp,
+            rules_of("vllm", self.version, OLDEST, NEWEST),
+        )
 
     def _held_bytes(self, llm: Model, length: int, parallel: Parallel) -> float:
         """KV bytes of a request on one rank as the model defines them."""
@@ -175,9 +193,19 @@ class Vllm(EngineRecord):
 
 
 @lru_cache(maxsize=512)
-def _layout(groups: tuple[tuple[Any, ...], tuple[Any, ...]], depth: int, precision: Precision, ranks: int, pp: int,
-            block: int | None, kernel_block: int | None, draft_tokens: int, hybrid: bool, version: tuple[int, int, int],
-            sequence_block: int) -> Layout:
+def _layout(
+    groups: tuple[tuple[Any, ...], tuple[Any, ...]],
+    depth: int,
+    precision: Precision,
+    ranks: int,
+    pp: int,
+    block: int | None,
+    kernel_block: int | None,
+    draft_tokens: int,
+    hybrid: bool,
+    version: tuple[int, int, int],
+    sequence_block: int,
+) -> Layout:
     """Layout of a model's layers and its draft's; kept, because one plan asks for the same one many times."""
     own, draft = groups
     latent = any(group.kind == "latent" for group in own)
@@ -185,8 +213,19 @@ def _layout(groups: tuple[tuple[Any, ...], tuple[Any, ...]], depth: int, precisi
         precision = precision._replace(index="fp8")
     stored = [s for group in own for s in group.storage(precision, ranks, draft_tokens)]
     # the draft's layers follow the model's last one
-    stored += [s._replace(positions=tuple(depth + i for i in range(s.layers)))
-               for group in draft for s in group.storage(precision, ranks)]
+    stored += [
+        s._replace(positions=tuple(depth + i for i in range(s.layers)))
+        for group in draft
+        for s in group.storage(precision, ranks)
+    ]
     default = LATENT_BLOCK if latent else DEFAULT_BLOCK
-    return build(stored, block or default, kernel_block or default, depth, pp,
-                 hybrid=hybrid and version >= HYBRID_MANAGER, pads=version >= PADS_PAGES, sequence_block=sequence_block)
+    return build(
+        stored,
+        block or default,
+        kernel_block or default,
+        depth,
+        pp,
+        hybrid=hybrid and version >= HYBRID_MANAGER,
+        pads=version >= PADS_PAGES,
+        sequence_block=sequence_block,
+    )

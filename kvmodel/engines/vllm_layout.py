@@ -55,12 +55,23 @@ class Layout(NamedTuple):
     @property
     def reuse_block(self) -> int:
         """Tokens at which all groups that hold whole prefixes have a block boundary."""
-        return math.lcm(*(g.block for g in self.groups if g.role in ("tokens", "window", "chunk")),
-                        *(g.block for g in self.groups if g.role == "state"))
+        return math.lcm(
+            *(g.block for g in self.groups if g.role in ("tokens", "window", "chunk")),
+            *(g.block for g in self.groups if g.role == "state"),
+        )
 
 
-def build(stored: Iterable[Storage], block: int, kernel_block: int, layers: int, pp: int = 1, *,
-          hybrid: bool = True, pads: bool = True, sequence_block: int = 1) -> Layout:
+def build(
+    stored: Iterable[Storage],
+    block: int,
+    kernel_block: int,
+    layers: int,
+    pp: int = 1,
+    *,
+    hybrid: bool = True,
+    pads: bool = True,
+    sequence_block: int = 1,
+) -> Layout:
     """Layout of what the layers store.
 
     block           configured tokens of a block
@@ -95,9 +106,11 @@ def raised_block(states: list[Storage], attention: list[Storage], block: int, ke
     """Attention block raised until its page reaches the largest state:  align · ⌈state / (align · row)⌉."""
     rows = {s.row_bytes for s in attention if s.role == "tokens"}
     if len(rows) != 1:
-        raise UnsupportedModelError("vllm: states beside attention layers of several row sizes "
-                                    f"({', '.join(f'{row:g}' for row in sorted(rows))} B per token and layer) "
-                                    "are not modelled")
+        raise UnsupportedModelError(
+            "vllm: states beside attention layers of several row sizes "
+            f"({', '.join(f'{row:g}' for row in sorted(rows))} B per token and layer) "
+            "are not modelled"
+        )
     row, state = rows.pop(), max(s.row_bytes for s in states)
     return max(block, kernel_block * math.ceil(state / (kernel_block * row)))
 
@@ -145,7 +158,8 @@ def _equal_pages(kinds: list[Kind], pads: bool) -> list[Kind]:
         if rest and not pads:
             raise UnsupportedModelError(
                 f"vllm: pages of {kind.page:.0f} B and {largest:.0f} B per layer do not divide; this version refuses "
-                "to start (versions that pad or pack pages do not)")
+                "to start (versions that pad or pack pages do not)"
+            )
         result.append(kind._replace(block=kind.block * int(times), page=largest))
     return result
 
@@ -184,9 +198,12 @@ def _packed(stored: list[Storage], layers: int, pp: int) -> Layout:
     families = [whole, *by_window.values()]
     tuples = [_tuples(family) for family in families]
     best = min(range(tuples[0], max(tuples) + 1), key=lambda d: (sum(-t % d for t in tuples), d))
-    groups = [Group(family[0].role, family[0].limit, family[0].block, _positions(family)[i::number])
-              for family, count in zip(families, tuples, strict=True)
-              for number in [math.ceil(count / best)] for i in range(number)]
+    groups = [
+        Group(family[0].role, family[0].limit, family[0].block, _positions(family)[i::number])
+        for family, count in zip(families, tuples, strict=True)
+        for number in [math.ceil(count / best)]
+        for i in range(number)
+    ]
     return Layout(tuple(groups), (best * sum({k.page for family in families for k in family}),))
 
 

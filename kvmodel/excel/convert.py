@@ -60,8 +60,9 @@ def spread(blocks: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         shape = np.broadcast_shapes(*(block.shape for block in blocks.values()))
     except ValueError:
         sizes = ", ".join(f"{name} {b.shape[0]} x {b.shape[1]}" for name, b in blocks.items() if b.size > 1)
-        raise KvmodelError(f"the ranges do not fit together ({sizes}): give equal sizes, one row against one column, "
-                           "or single cells") from None
+        raise KvmodelError(
+            f"the ranges do not fit together ({sizes}): give equal sizes, one row against one column, or single cells"
+        ) from None
     return {name: np.broadcast_to(block, shape) for name, block in blocks.items()}
 
 

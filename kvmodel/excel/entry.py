@@ -140,8 +140,13 @@ def table_function(doc: str, *columns: Column, slow: bool = False, **arguments: 
     return _registered(doc, columns, arguments, converted, is_table=True, infinite="inf", slow=slow)
 
 
-def _registered(doc: str, columns: tuple[Column, ...], arguments: Mapping[str, Argument],
-                converted: Callable[[dict[str, Any]], dict[str, Any]], **traits: Any) -> Callable:
+def _registered(
+    doc: str,
+    columns: tuple[Column, ...],
+    arguments: Mapping[str, Argument],
+    converted: Callable[[dict[str, Any]], dict[str, Any]],
+    **traits: Any,
+) -> Callable:
     def register(body: Callable) -> Callable:
         signature = inspect.signature(body)
 

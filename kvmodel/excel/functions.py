@@ -37,8 +37,11 @@ _PAUSE = {"unit": "s", "bounds": {"gt": 0, "le": 1e9}}
     Column("bytes_per_token", "B/token", "growing part of the KV, copies on every rank counted"),
     model=_MODEL,
     kv_dtype=_KV_DTYPE,
-    tensor_parallel=Number(doc="Ranks the model is split over; heads and latents that every rank copies count each "
-                               "time. 1 if omitted: the logical size", **_RANKS),
+    tensor_parallel=Number(
+        doc="Ranks the model is split over; heads and latents that every rank copies count each "
+        "time. 1 if omitted: the logical size",
+        **_RANKS,
+    ),
 )
 def kv_bytes_per_token(model: Any, kv_dtype: Any = None, tensor_parallel: Any = 1.0) -> Rows:
     """Growing KV bytes per token over all ranks [B/token]."""
@@ -57,24 +60,51 @@ def kv_bytes_per_token(model: Any, kv_dtype: Any = None, tensor_parallel: Any = 
     model=_MODEL,
     gpu=Text(doc="Preset name of the GPU, such as h100-sxm"),
     tensor_parallel=Number(doc="GPUs of one engine instance", **_RANKS),
-    memory_fraction=Number(doc="Share of the GPU memory the engine may use, 0 to 1; 0.9 if omitted", unit="",
-                           bounds={"gt": 0, "le": 1}),
-    reserve_gb=Number(doc="Memory per GPU kept for activations, graphs and buffers; 4 GB if omitted", unit="GB",
-                      bounds={"ge": 0}),
+    memory_fraction=Number(
+        doc="Share of the GPU memory the engine may use, 0 to 1; 0.9 if omitted", unit="", bounds={"gt": 0, "le": 1}
+    ),
+    reserve_gb=Number(
+        doc="Memory per GPU kept for activations, graphs and buffers; 4 GB if omitted", unit="GB", bounds={"ge": 0}
+    ),
     kv_dtype=_KV_DTYPE,
-    sequence_tokens=Number(doc="Length of the sequences, which matters where windows or states take room; the model's "
-                               "longest if omitted", unit="tokens", bounds={"ge": 1, "le": 1e9}, whole=True),
+    sequence_tokens=Number(
+        doc="Length of the sequences, which matters where windows or states take room; the model's longest if omitted",
+        unit="tokens",
+        bounds={"ge": 1, "le": 1e9},
+        whole=True,
+    ),
 )
-def kv_tokens_that_fit(model: Any, gpu: Any, tensor_parallel: Any, memory_fraction: Any = None, reserve_gb: Any = None,
-                       kv_dtype: Any = None, sequence_tokens: Any = None) -> Rows:
+def kv_tokens_that_fit(
+    model: Any,
+    gpu: Any,
+    tensor_parallel: Any,
+    memory_fraction: Any = None,
+    reserve_gb: Any = None,
+    kv_dtype: Any = None,
+    sequence_tokens: Any = None,
+) -> Rows:
     """Tokens of KV that fit one engine instance [tokens]."""
 
-    def answer(model: str, gpu: str, ranks: float, fraction: float | None, reserve: float | None,
-               kv_dtype: str | None, length: float | None) -> int:
+    def answer(
+        model: str,
+        gpu: str,
+        ranks: float,
+        fraction: float | None,
+        reserve: float | None,
+        kv_dtype: str | None,
+        length: float | None,
+    ) -> int:
         given = {"memory_fraction": fraction, "reserve": reserve}
         given = {name: value for name, value in given.items() if value is not None}
-        size = kv_size(model, engine="logical", gpu=gpu, tp=int(ranks), kv_dtype=kv_dtype,
-                       max_model_len=None if length is None else int(length), **given)
+        size = kv_size(
+            model,
+            engine="logical",
+            gpu=gpu,
+            tp=int(ranks),
+            kv_dtype=kv_dtype,
+            max_model_len=None if length is None else int(length),
+            **given,
+        )
         return size["engine"]["tokens"]
 
     return each(answer, model, gpu, tensor_parallel, memory_fraction, reserve_gb, kv_dtype, sequence_tokens)
@@ -88,14 +118,24 @@ def kv_tokens_that_fit(model: Any, gpu: Any, tensor_parallel: Any, memory_fracti
     bandwidth_gb_per_s=Number(doc="Effective bandwidth of the whole path", unit="GB/s", bounds={"gt": 0}),
     bytes_per_token=Number(doc="Bytes the path moves for one token", unit="B/token", bounds={"ge": 0}),
     prefill_seconds_per_token=Number(doc="Linear term of the prefill time", unit="s/token", bounds={"ge": 0}),
-    prefill_seconds_per_token_squared=Number(doc="Attention term of the prefill time; 0 if omitted", unit="s/token^2",
-                                             bounds={"ge": 0}),
+    prefill_seconds_per_token_squared=Number(
+        doc="Attention term of the prefill time; 0 if omitted", unit="s/token^2", bounds={"ge": 0}
+    ),
 )
-def kv_break_even_tokens(fixed_seconds: Any, bandwidth_gb_per_s: Any, bytes_per_token: Any,
-                         prefill_seconds_per_token: Any, prefill_seconds_per_token_squared: Any = 0.0) -> Rows:
+def kv_break_even_tokens(
+    fixed_seconds: Any,
+    bandwidth_gb_per_s: Any,
+    bytes_per_token: Any,
+    prefill_seconds_per_token: Any,
+    prefill_seconds_per_token_squared: Any = 0.0,
+) -> Rows:
     """Break-even prefix length [tokens]."""
-    return break_even_tokens(fixed=fixed_seconds, per_token=bytes_per_token / bandwidth_gb_per_s,
-                             linear=prefill_seconds_per_token, attention=prefill_seconds_per_token_squared).tolist()
+    return break_even_tokens(
+        fixed=fixed_seconds,
+        per_token=bytes_per_token / bandwidth_gb_per_s,
+        linear=prefill_seconds_per_token,
+        attention=prefill_seconds_per_token_squared,
+    ).tolist()
 
 
 @table_function(
@@ -104,27 +144,42 @@ def kv_break_even_tokens(fixed_seconds: Any, bandwidth_gb_per_s: Any, bytes_per_
     Column("ceiling", "", "share of all prompt tokens that were computed before: what an endless cache finds"),
     Column("resident", "", "share of all prompt tokens that this capacity finds"),
     Column("kept", "", "resident over ceiling: share of the reusable tokens that this capacity keeps"),
-    capacities_tokens=Number(doc="Capacities of the cache, one cell or a range", unit="tokens", bounds={"ge": 0},
-                             table=True),
+    capacities_tokens=Number(
+        doc="Capacities of the cache, one cell or a range", unit="tokens", bounds={"ge": 0}, table=True
+    ),
     arrivals_per_s=Number(doc="Sessions that start per second", unit="/s", bounds={"gt": 0}),
     first_tokens=Number(doc="Mean context after the first turn, answer included", unit="tokens", bounds={"gt": 0}),
     new_tokens=Number(doc="Mean tokens each later turn adds, answer included", unit="tokens", bounds={"ge": 0}),
-    turns_mean=Number(doc="Mean turns of a session; after each it goes on with the same probability", unit="",
-                      bounds={"ge": 1, "le": 1e6}),
+    turns_mean=Number(
+        doc="Mean turns of a session; after each it goes on with the same probability",
+        unit="",
+        bounds={"ge": 1, "le": 1e6},
+    ),
     pause_median_s=Number(doc="Median pause between turns (lognormal)", **_PAUSE),
     pause_p90_s=Number(doc="Pause that nine in ten stay below", **_PAUSE),
-    first_tokens_cv=Number(doc="Standard deviation over mean of first_tokens (lognormal); 0, all equal, if omitted",
-                           **_CV),
+    first_tokens_cv=Number(
+        doc="Standard deviation over mean of first_tokens (lognormal); 0, all equal, if omitted", **_CV
+    ),
     new_tokens_cv=Number(doc="Standard deviation over mean of new_tokens (lognormal); 0, all equal, if omitted", **_CV),
     touch=Text(doc="reverse if omitted: the tail of a context is evicted first, as engines do; or forward: its head"),
 )
-def kv_hit_curve(capacities_tokens: Any, arrivals_per_s: Any, first_tokens: Any, new_tokens: Any, turns_mean: Any,
-                 pause_median_s: Any, pause_p90_s: Any, first_tokens_cv: Any = 0.0, new_tokens_cv: Any = 0.0,
-                 touch: Any = "reverse") -> Rows:
+def kv_hit_curve(
+    capacities_tokens: Any,
+    arrivals_per_s: Any,
+    first_tokens: Any,
+    new_tokens: Any,
+    turns_mean: Any,
+    pause_median_s: Any,
+    pause_p90_s: Any,
+    first_tokens_cv: Any = 0.0,
+    new_tokens_cv: Any = 0.0,
+    touch: Any = "reverse",
+) -> Rows:
     """Ceiling, resident and kept share over capacity, header first."""
     if pause_p90_s < pause_median_s:
-        raise KvmodelError(f"pause_p90_s must not be below pause_median_s, got {pause_p90_s:g} s, "
-                           f"below {pause_median_s:g} s")
+        raise KvmodelError(
+            f"pause_p90_s must not be below pause_median_s, got {pause_p90_s:g} s, below {pause_median_s:g} s"
+        )
     if touch not in ("reverse", "forward"):
         raise KvmodelError(f"touch must be reverse or forward, got {touch!r}")
     stream = reuse.SessionStream(
@@ -148,12 +203,17 @@ def kv_hit_curve(capacities_tokens: Any, arrivals_per_s: Any, first_tokens: Any,
     Column("years", "yr", "lifetime; far beyond the warranty it says only that wear is no limit"),
     infinite="unlimited",
     write_gb_per_day=Number(doc="Bytes the host writes to all drives together", unit="GB/day", bounds={"ge": 0}),
-    drive=NumberOrName(doc="Rated writes of one drive (TBW), or the preset name of a drive", unit="TB",
-                       bounds={"gt": 0}),
+    drive=NumberOrName(
+        doc="Rated writes of one drive (TBW), or the preset name of a drive", unit="TB", bounds={"gt": 0}
+    ),
     drives=Number(doc="Number of drives; 1 if omitted", unit="", bounds={"ge": 1}),
-    amplification=Number(doc="Flash bytes these writes cost per byte; omitted: as the rating's own pattern. What the "
-                             "rating itself contains is known from presets with two ratings, else taken as 1: a lower "
-                             "bound of the life", unit="", bounds={"ge": 1}),
+    amplification=Number(
+        doc="Flash bytes these writes cost per byte; omitted: as the rating's own pattern. What the "
+        "rating itself contains is known from presets with two ratings, else taken as 1: a lower "
+        "bound of the life",
+        unit="",
+        bounds={"ge": 1},
+    ),
 )
 def kv_drive_lifetime(write_gb_per_day: Any, drive: Any, drives: Any = 1.0, amplification: Any = None) -> Rows:
     """Lifetime [yr]."""

@@ -57,8 +57,9 @@ class AdmittedCache(NamedTuple):
     write_rate: np.ndarray  # admitted bytes [B/s]
 
 
-def open_loop_probability(write_budget: ArrayLike, candidate_rate: ArrayLike,
-                          amplification: ArrayLike = 1.0) -> np.ndarray:
+def open_loop_probability(
+    write_budget: ArrayLike, candidate_rate: ArrayLike, amplification: ArrayLike = 1.0
+) -> np.ndarray:
     """Admission probability for the present flow of candidates [-]: p = min(1, budget / (A * candidates)).
 
     write_budget    bytes per second allowed                            [B/s]
@@ -71,8 +72,9 @@ def open_loop_probability(write_budget: ArrayLike, candidate_rate: ArrayLike,
         return np.fmin(np.divide(write_budget, np.multiply(candidate_rate, amplification)), 1.0)
 
 
-def q_lru(request_rate: ArrayLike, capacity: ArrayLike, admit_probability: ArrayLike,
-          size: ArrayLike = 1.0) -> AdmittedCache:
+def q_lru(
+    request_rate: ArrayLike, capacity: ArrayLike, admit_probability: ArrayLike, size: ArrayLike = 1.0
+) -> AdmittedCache:
     """LRU cache that stores a missed object with probability q.
 
     h = q (1-e) / (e + q (1-e)), e = exp(-lambda T), sum_i s_i h_i = C; a request inserts with probability q
@@ -96,8 +98,9 @@ def q_lru(request_rate: ArrayLike, capacity: ArrayLike, admit_probability: Array
     return _steady_state(request_rate, size, hit, time, np.multiply(admit_probability, 1 - hit))
 
 
-def second_use(request_rate: ArrayLike, capacity: ArrayLike, filter_entries: ArrayLike,
-               size: ArrayLike = 1.0) -> AdmittedCache:
+def second_use(
+    request_rate: ArrayLike, capacity: ArrayLike, filter_entries: ArrayLike, size: ArrayLike = 1.0
+) -> AdmittedCache:
     """LRU cache that stores a missed object only when an LRU list of recent names still holds it (2-LRU).
 
     Every request refreshes the list (time T1) and, on a hit, the cache (T2). With F(T) = 1 - exp(-lambda T)
@@ -126,8 +129,9 @@ def second_use(request_rate: ArrayLike, capacity: ArrayLike, filter_entries: Arr
     return _steady_state(request_rate, size, hit, time, chain(np.multiply(request_rate, time))[1])
 
 
-def closed_loop_probability(request_rate: ArrayLike, capacity: ArrayLike, write_budget: ArrayLike,
-                            size: ArrayLike = 1.0) -> np.ndarray:
+def closed_loop_probability(
+    request_rate: ArrayLike, capacity: ArrayLike, write_budget: ArrayLike, size: ArrayLike = 1.0
+) -> np.ndarray:
     """Largest admission probability whose own writes stay within the budget [-]: q sum_i lambda_i s_i
     (1-h_i(q)) = w.
 
@@ -182,11 +186,16 @@ def repeat_probability(request_rate: ArrayLike, window: ArrayLike, count: ArrayL
     return pdtrc(np.subtract(count, 1), np.multiply(request_rate, window))
 
 
-def value_per_byte(reuse_probability: ArrayLike, recompute_seconds: ArrayLike, fetch_seconds: ArrayLike,
-                   gpu_price: ArrayLike, written_bytes: ArrayLike) -> np.ndarray:
+def value_per_byte(
+    reuse_probability: ArrayLike,
+    recompute_seconds: ArrayLike,
+    fetch_seconds: ArrayLike,
+    gpu_price: ArrayLike,
+    written_bytes: ArrayLike,
+) -> np.ndarray:
     """Expected saving per byte written [USD/B] = P (t_recompute - t_fetch) p / bytes.
 
-    reuse_probability  of a use before eviction: F_G(T), the law of return at the tier's characteristic time 
+    reuse_probability  of a use before eviction: F_G(T), the law of return at the tier's characteristic time
     [-]
     recompute_seconds  prefill time avoided             [s]
     fetch_seconds      time of fetching it instead      [s]
@@ -199,8 +208,7 @@ def value_per_byte(reuse_probability: ArrayLike, recompute_seconds: ArrayLike, f
     return np.multiply(reuse_probability, saved) * np.divide(gpu_price, written_bytes)
 
 
-def admission_gain(value_per_byte: ArrayLike, wear_cost_per_byte: ArrayLike,
-                   written_bytes: ArrayLike) -> np.ndarray:
+def admission_gain(value_per_byte: ArrayLike, wear_cost_per_byte: ArrayLike, written_bytes: ArrayLike) -> np.ndarray:
     """Net gain of writing [USD] = (value - wear) * bytes; admit where it is above zero.
 
     value_per_byte [USD/B], wear_cost_per_byte [USD/B] with amplification in it, written_bytes [B].
@@ -237,8 +245,7 @@ def characteristic_time_valid(size: ArrayLike, capacity: ArrayLike) -> np.ndarra
     return np.max(np.atleast_1d(size), axis=0) <= 0.01 * np.asarray(capacity)
 
 
-def cachelib_base_probability(item_bytes: ArrayLike, base_bytes: ArrayLike,
-                              size_decay: ArrayLike = 0.3) -> np.ndarray:
+def cachelib_base_probability(item_bytes: ArrayLike, base_bytes: ArrayLike, size_decay: ArrayLike = 0.3) -> np.ndarray:
     """Size-dependent part of CacheLib's dynamic random admission [-] = (bits(base)/bits(item))^decay.
 
     item_bytes, base_bytes   whole bytes, one or more   [B];   size_decay [-]
@@ -250,8 +257,9 @@ def cachelib_base_probability(item_bytes: ArrayLike, base_bytes: ArrayLike,
     return bits ** np.asarray(size_decay)
 
 
-def cachelib_target_rate(configured_rate: ArrayLike, elapsed: ArrayLike, bytes_written: ArrayLike,
-                         max_rate: ArrayLike = 160 * 2.0**20) -> np.ndarray:
+def cachelib_target_rate(
+    configured_rate: ArrayLike, elapsed: ArrayLike, bytes_written: ArrayLike, max_rate: ArrayLike = 160 * 2.0**20
+) -> np.ndarray:
     """Write rate the controller aims at for the next day [B/s] = min(max, (rate (elapsed + 1 d) - written) /
     1 d).
 
@@ -263,9 +271,14 @@ def cachelib_target_rate(configured_rate: ArrayLike, elapsed: ArrayLike, bytes_w
     return np.clip(ahead / DAY, 0.0, max_rate)
 
 
-def cachelib_factor(factor: ArrayLike, target_rate: ArrayLike, observed_rate: ArrayLike,
-                    change_window: ArrayLike = 0.25, least: float = 0.001,
-                    most: float = 10.0) -> np.ndarray:
+def cachelib_factor(
+    factor: ArrayLike,
+    target_rate: ArrayLike,
+    observed_rate: ArrayLike,
+    change_window: ArrayLike = 0.25,
+    least: float = 0.001,
+    most: float = 10.0,
+) -> np.ndarray:
     """Factor of the controller after an interval [-] = clip(factor * clip(target/observed, 1-w, 1+w), least,
     most).
 
@@ -278,8 +291,13 @@ def cachelib_factor(factor: ArrayLike, target_rate: ArrayLike, observed_rate: Ar
     return np.clip(factor * np.maximum(ratio, np.subtract(1.0, change_window)), least, most)
 
 
-def _filled(occupancy: Callable[[np.ndarray], np.ndarray], request_rate: ArrayLike, size: ArrayLike,
-            capacity: ArrayLike, latest: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def _filled(
+    occupancy: Callable[[np.ndarray], np.ndarray],
+    request_rate: ArrayLike,
+    size: ArrayLike,
+    capacity: ArrayLike,
+    latest: ArrayLike,
+) -> tuple[np.ndarray, np.ndarray]:
     """Hit probabilities and the time T that fills the capacity: sum_i s_i occupancy(lambda_i T) = C.
 
     Bisection in ln T between C / sum s lambda (no occupancy exceeds lambda T) and latest / min lambda (all
@@ -298,8 +316,9 @@ def _filled(occupancy: Callable[[np.ndarray], np.ndarray], request_rate: ArrayLi
     return np.where(fits, 1.0, occupancy(rate * np.exp(low))), time
 
 
-def _steady_state(request_rate: ArrayLike, size: ArrayLike, hit: np.ndarray, time: np.ndarray,
-                  inserts: np.ndarray) -> AdmittedCache:
+def _steady_state(
+    request_rate: ArrayLike, size: ArrayLike, hit: np.ndarray, time: np.ndarray, inserts: np.ndarray
+) -> AdmittedCache:
     """Totals over objects from what happens to a request for each."""
     rate = np.asarray(request_rate, float)
     total = np.sum(rate + 0 * hit, axis=0)

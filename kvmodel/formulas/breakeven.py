@@ -39,9 +39,7 @@ def fetch_wins(fetch_seconds: ArrayLike, recompute_seconds: ArrayLike) -> NDArra
     return np.asarray(fetch_seconds, float) < np.asarray(recompute_seconds, float)
 
 
-def break_even_tokens(
-    *, fixed: ArrayLike, per_token: ArrayLike, linear: ArrayLike, attention: ArrayLike
-) -> NDArray:
+def break_even_tokens(*, fixed: ArrayLike, per_token: ArrayLike, linear: ArrayLike, attention: ArrayLike) -> NDArray:
     """Prefix length above which fetching is faster for every longer prefix [tokens].
 
         a p^2 + (l - c) p - F = 0,   p* = the larger root, or 0 when that is negative or absent
@@ -87,9 +85,7 @@ def break_even_queue_seconds(*, fetch: ArrayLike, saved: ArrayLike) -> NDArray:
     return np.maximum(np.asarray(saved, float) - fetch, 0.0)
 
 
-def break_even_utilisation(
-    *, fetch: ArrayLike, service: ArrayLike, saved: ArrayLike, scv: ArrayLike = 0.0
-) -> NDArray:
+def break_even_utilisation(*, fetch: ArrayLike, service: ArrayLike, saved: ArrayLike, scv: ArrayLike = 0.0) -> NDArray:
     """Link utilisation at which the mean M/G/1 wait uses up the advantage of a fetch [0-1].
 
         rho* = 2 y / (1 + scv + 2 y),   y = (saved - fetch) / service
@@ -183,9 +179,7 @@ def parallel_split(
     """
     n, a, K = np.asarray(tokens, float), np.asarray(attention, float), np.asarray(constant, float)
     b = np.asarray(linear, float) + per_token
-    missing = (
-        np.asarray(fixed, float) + per_token * n - K
-    )  # what the fetch of everything takes beyond the constant
+    missing = np.asarray(fixed, float) + per_token * n - K  # what the fetch of everything takes beyond the constant
     with np.errstate(divide="ignore", invalid="ignore"):
         root = 2.0 * missing / (b + np.sqrt(np.maximum(b * b + 4.0 * a * missing, 0.0)))
         q = np.where(missing <= 0, 0.0, np.where(np.isfinite(root), np.minimum(root, n), n))

@@ -32,9 +32,7 @@ __all__ = [
 
 NOISE = 0.003  # relative scatter that makes no outlier: the digits of a printed benchmark
 TUKEY = 4.685  # biweight cut-off in standard deviations, 95 % efficient for Gaussian errors (Tukey 1974)
-SHRINK = (
-    0.05  # pseudo-points holding a busy factor at one: points scatter by 2 %, engines by 10 %, so (2/10)^2
-)
+SHRINK = 0.05  # pseudo-points holding a busy factor at one: points scatter by 2 %, engines by 10 %, so (2/10)^2
 
 
 class Fit(NamedTuple):
@@ -128,9 +126,7 @@ def _at_level(group: ArrayLike, levels: NDArray, busy: NDArray) -> NDArray:
     return np.interp(group, levels, busy)
 
 
-def _fit_once(
-    columns: NDArray, measured: NDArray, group: NDArray
-) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+def _fit_once(columns: NDArray, measured: NDArray, group: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
     """Alternate between the terms (robust, factors known) and the busy factors (terms known)."""
     levels, member = np.unique(group, return_inverse=True)
     busy = np.ones(len(levels))
@@ -191,9 +187,7 @@ def prefill_fit(
     step), so it is paid once at any concurrency. Needs three different lengths to tell three terms apart; five points
     for outliers to be noticed.
     """
-    n, p, t, c = np.broadcast_arrays(
-        *(np.asarray(v, float) for v in (tokens, cached_tokens, seconds, concurrency))
-    )
+    n, p, t, c = np.broadcast_arrays(*(np.asarray(v, float) for v in (tokens, cached_tokens, seconds, concurrency)))
     waiting = concurrency_factor(c, n, step_tokens)
     fit = relative_fit(np.stack([np.ones_like(n), waiting * (n - p), waiting * (n * n - p * p)]), t, levels=c)
     return PrefillFit(*fit.coefficients, fit)
@@ -219,9 +213,7 @@ def prefill_predicted(
     return busy_factor(fitted.fit, concurrency) * (fitted.constant + waiting * computed)
 
 
-def transfer_fit(
-    nbytes: ArrayLike, seconds: ArrayLike, *, block_bytes: ArrayLike | None = None
-) -> TransferFit:
+def transfer_fit(nbytes: ArrayLike, seconds: ArrayLike, *, block_bytes: ArrayLike | None = None) -> TransferFit:
     """Latency, cost per copy and bandwidth of the transfer law from measured points.
 
     nbytes moved [bytes], seconds [s] and block_bytes: size of one copy [bytes], each of shape (points,) or

@@ -102,9 +102,7 @@ def lru_renewal(
     return _result(time, law.cdf(time), rate, size)
 
 
-def pinned_lru(
-    rate: ArrayLike, capacity: ArrayLike, pinned: ArrayLike, size: ArrayLike = 1.0
-) -> CharacteristicTime:
+def pinned_lru(rate: ArrayLike, capacity: ArrayLike, pinned: ArrayLike, size: ArrayLike = 1.0) -> CharacteristicTime:
     """LRU in what the pinned objects leave: pinned (boolean per object) always hit, the others share C -
     pinned size.
 

@@ -164,9 +164,7 @@ def weight_bytes_read(
     return shared_bytes + np.asarray(expert_bytes, float) * touched / experts
 
 
-def largest_batch(
-    *, kv_space: ArrayLike, context_tokens: ArrayLike, kv_bytes_per_token: ArrayLike
-) -> NDArray:
+def largest_batch(*, kv_space: ArrayLike, context_tokens: ArrayLike, kv_bytes_per_token: ArrayLike) -> NDArray:
     """Sequences whose KV fits at once: floor(space / (context * bytes per token)), at least 0 [sequences].
 
     kv_space: HBM left by weights and reserve [bytes]; context_tokens [tokens]; kv_bytes_per_token

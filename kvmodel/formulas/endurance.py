@@ -39,8 +39,9 @@ BOLTZMANN_EV_PER_K = 8.617333262e-5  # CODATA 2018
 ZERO_CELSIUS_K = 273.15
 
 
-def write_flow(new_bytes_rate: ArrayLike, copies: ArrayLike = 1.0, rewrites: ArrayLike = 1.0,
-               layout_amplification: ArrayLike = 1.0) -> np.ndarray:
+def write_flow(
+    new_bytes_rate: ArrayLike, copies: ArrayLike = 1.0, rewrites: ArrayLike = 1.0, layout_amplification: ArrayLike = 1.0
+) -> np.ndarray:
     """Host write rate into a tier [B/s] = new KV bytes per second * copies * rewrites * layout amplification.
 
     new_bytes_rate        KV bytes newly computed and admitted to the tier   [B/s]
@@ -117,14 +118,17 @@ def rated_amplification(random_rated_writes: ArrayLike, sequential_rated_writes:
     return np.divide(sequential_rated_writes, random_rated_writes)
 
 
-def rated_amplification_valid(random_rated_writes: ArrayLike,
-                              sequential_rated_writes: ArrayLike) -> np.ndarray:
+def rated_amplification_valid(random_rated_writes: ArrayLike, sequential_rated_writes: ArrayLike) -> np.ndarray:
     """True where the two ratings [B] can be read as an amplification: 0 < random <= sequential."""
     return np.greater(random_rated_writes, 0) & np.less_equal(random_rated_writes, sequential_rated_writes)
 
 
-def lifetime(host_write_rate: ArrayLike, rated_writes: ArrayLike, rated_amplification: ArrayLike = 1.0,
-             amplification: ArrayLike = 1.0) -> np.ndarray:
+def lifetime(
+    host_write_rate: ArrayLike,
+    rated_writes: ArrayLike,
+    rated_amplification: ArrayLike = 1.0,
+    amplification: ArrayLike = 1.0,
+) -> np.ndarray:
     """Time until the rated wear is used up [s]: L = E A_r / (w A).
 
     host_write_rate      bytes per second the host sends to this drive    [B/s]
@@ -139,8 +143,12 @@ def lifetime(host_write_rate: ArrayLike, rated_writes: ArrayLike, rated_amplific
         return np.multiply(rated_writes, rated_amplification) / np.multiply(host_write_rate, amplification)
 
 
-def write_budget(target_lifetime: ArrayLike, rated_writes: ArrayLike, rated_amplification: ArrayLike = 1.0,
-                 amplification: ArrayLike = 1.0) -> np.ndarray:
+def write_budget(
+    target_lifetime: ArrayLike,
+    rated_writes: ArrayLike,
+    rated_amplification: ArrayLike = 1.0,
+    amplification: ArrayLike = 1.0,
+) -> np.ndarray:
     """Host write rate that uses up the rated wear exactly at the target [B/s]; the inverse of `lifetime` in
     the rate.
 
@@ -162,8 +170,12 @@ def drives_needed(host_write_rate: ArrayLike, write_budget: ArrayLike) -> np.nda
         return np.ceil(np.divide(host_write_rate, write_budget))
 
 
-def wear_cost_per_byte(drive_price: ArrayLike, rated_writes: ArrayLike, rated_amplification: ArrayLike = 1.0,
-                       amplification: ArrayLike = 1.0) -> np.ndarray:
+def wear_cost_per_byte(
+    drive_price: ArrayLike,
+    rated_writes: ArrayLike,
+    rated_amplification: ArrayLike = 1.0,
+    amplification: ArrayLike = 1.0,
+) -> np.ndarray:
     """Price of the wear behind one host byte [USD/B] = price * A / (E A_r).
 
     drive_price [USD], rated_writes [B], rated_amplification [-], amplification [-], as in `lifetime`.
@@ -174,8 +186,9 @@ def wear_cost_per_byte(drive_price: ArrayLike, rated_writes: ArrayLike, rated_am
     return np.multiply(drive_price, amplification) / np.multiply(rated_writes, rated_amplification)
 
 
-def program_erase_cycles(rated_writes: ArrayLike, raw_capacity: ArrayLike,
-                         rated_amplification: ArrayLike = 1.0) -> np.ndarray:
+def program_erase_cycles(
+    rated_writes: ArrayLike, raw_capacity: ArrayLike, rated_amplification: ArrayLike = 1.0
+) -> np.ndarray:
     """Mean program-erase cycles of the flash at the end of the rating [-] = E A_r / raw capacity.
 
     rated_writes [B], raw_capacity flash fitted, hidden spare included [B], rated_amplification [-].
@@ -184,8 +197,9 @@ def program_erase_cycles(rated_writes: ArrayLike, raw_capacity: ArrayLike,
     return np.multiply(rated_writes, rated_amplification) / raw_capacity
 
 
-def power_off_retention(rated_retention: ArrayLike, rated_temperature: ArrayLike, temperature: ArrayLike,
-                        activation_energy: ArrayLike = 1.1) -> np.ndarray:
+def power_off_retention(
+    rated_retention: ArrayLike, rated_temperature: ArrayLike, temperature: ArrayLike, activation_energy: ArrayLike = 1.1
+) -> np.ndarray:
     """Time worn flash keeps data without power [s] = t_r exp(Ea/k (1/T - 1/T_r)), Arrhenius.
 
     rated_retention    retention at the rated storage temperature     [s]

@@ -73,7 +73,9 @@ def _at(found: Array, held: Array, capacity: ArrayLike, shape: tuple[int, ...]) 
     last = len(held) - 1
     after = np.minimum(np.sum(held < capacity, axis=0), last)[None]
     before = np.maximum(after - 1, 0)
-    h0, h1, f0, f1 = (np.take_along_axis(np.broadcast_to(a, held.shape), i, axis=0)[0]
-                      for a, i in ((held, before), (held, after), (found, before), (found, after)))
+    h0, h1, f0, f1 = (
+        np.take_along_axis(np.broadcast_to(a, held.shape), i, axis=0)[0]
+        for a, i in ((held, before), (held, after), (found, before), (found, after))
+    )
     part = np.clip((capacity - h0) / np.where(h1 > h0, h1 - h0, 1.0), 0.0, 1.0)
     return np.broadcast_to(np.where(h1 > h0, f0 + part * (f1 - f0), f1), shape)

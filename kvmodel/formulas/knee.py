@@ -90,9 +90,7 @@ def concave_hull(capacity: ArrayLike, value: ArrayLike) -> Array:
     return np.concatenate([v[:1], v[:1] + np.cumsum(marginal_value(x, v) * np.diff(x, axis=0), axis=0)])
 
 
-def economic_knee(
-    capacity: ArrayLike, value: ArrayLike, rent: ArrayLike, margin: float = 0.2
-) -> EconomicKnee:
+def economic_knee(capacity: ArrayLike, value: ArrayLike, rent: ArrayLike, margin: float = 0.2) -> EconomicKnee:
     """Capacity with the largest value minus rent: where the hull's marginal value equals the rent.
 
     rent [value per unit of capacity], shape A; `low` and `high` are the knees at (1 + margin) and (1 -
@@ -113,9 +111,7 @@ def capacity_within(capacity: ArrayLike, value: ArrayLike, share: ArrayLike = 0.
     x, v = _grid(capacity, value)
     wanted = share * v.max(axis=0)
     at = np.maximum(np.argmax(v >= wanted, axis=0), 1)[None]
-    x0, x1, v0, v1 = (
-        np.take_along_axis(a, i, axis=0)[0] for a, i in ((x, at - 1), (x, at), (v, at - 1), (v, at))
-    )
+    x0, x1, v0, v1 = (np.take_along_axis(a, i, axis=0)[0] for a, i in ((x, at - 1), (x, at), (v, at - 1), (v, at)))
     return x0 + (x1 - x0) * np.clip((wanted - v0) / np.where(v1 > v0, v1 - v0, 1.0), 0.0, 1.0)
 
 
@@ -134,15 +130,11 @@ def cliff(capacity: ArrayLike, value: ArrayLike, least: float = 0.02) -> Cliff:
     touching = gap <= 1e-9 * span
     start = np.max(np.where(touching & (index <= deepest), index, 0), axis=0)[None]
     end = np.min(np.where(touching & (index >= deepest), index, len(x) - 1), axis=0)[None]
-    x0, x1, v0, v1 = (
-        np.take_along_axis(a, i, axis=0)[0] for a, i in ((x, start), (x, end), (v, start), (v, end))
-    )
+    x0, x1, v0, v1 = (np.take_along_axis(a, i, axis=0)[0] for a, i in ((x, start), (x, end), (v, start), (v, end)))
     return Cliff(x0, x1, v1 - v0, gap.max(axis=0), gap.max(axis=0) > least * span)
 
 
-def geometric_knee(
-    capacity: ArrayLike, value: ArrayLike, axis: Literal["linear", "log"] = "linear"
-) -> GeometricKnee:
+def geometric_knee(capacity: ArrayLike, value: ArrayLike, axis: Literal["linear", "log"] = "linear") -> GeometricKnee:
     """Point farthest above the diagonal of the unit square (Kneedle, Satopaa et al. 2011, offline,
     sensitivity aside).
 

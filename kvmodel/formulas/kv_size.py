@@ -16,8 +16,18 @@ import numpy as np
 from kvmodel.errors import UnsupportedModelError, nearest
 
 __all__ = [
-    "ENCODINGS", "Encoding", "Precision", "Storage", "bounded_tokens", "canonical", "element_bytes", "encoding",
-    "heads_per_rank", "key_value_dtypes", "sequence_bytes", "vector_bytes",
+    "ENCODINGS",
+    "Encoding",
+    "Precision",
+    "Storage",
+    "bounded_tokens",
+    "canonical",
+    "element_bytes",
+    "encoding",
+    "heads_per_rank",
+    "key_value_dtypes",
+    "sequence_bytes",
+    "vector_bytes",
 ]
 
 
@@ -35,25 +45,54 @@ class Encoding(NamedTuple):
 
 # Sources: kv sizes printed by the engines; GGML block layouts; vLLM per-token-head and nvfp4 cache layouts.
 ENCODINGS: dict[str, Encoding] = {
-    "f32": Encoding(32), "bf16": Encoding(16), "fp16": Encoding(16),
-    "fp8": Encoding(8), "int8": Encoding(8), "fp8_per_tensor": Encoding(8),
-    "fp8_per_token_head": Encoding(8, 4), "int8_per_token_head": Encoding(8, 4), "int4_per_token_head": Encoding(4, 4),
+    "f32": Encoding(32),
+    "bf16": Encoding(16),
+    "fp16": Encoding(16),
+    "fp8": Encoding(8),
+    "int8": Encoding(8),
+    "fp8_per_tensor": Encoding(8),
+    "fp8_per_token_head": Encoding(8, 4),
+    "int8_per_token_head": Encoding(8, 4),
+    "int4_per_token_head": Encoding(4, 4),
     "fp8_block128": Encoding(8, 4, 128),
-    "nvfp4": Encoding(4, 1, 16), "fp4": Encoding(4, 1, 16), "mxfp4": Encoding(4, 1, 32),
+    "nvfp4": Encoding(4, 1, 16),
+    "fp4": Encoding(4, 1, 16),
+    "mxfp4": Encoding(4, 1, 32),
     "int4_group32": Encoding(4, 2, 32),
-    "q8_0": Encoding(8, 2, 32), "q5_0": Encoding(5, 2, 32), "q5_1": Encoding(5, 4, 32), "q4_0": Encoding(4, 2, 32),
-    "q4_1": Encoding(4, 4, 32), "iq4_nl": Encoding(4, 2, 32), "q6_0": Encoding(6, 2, 32), "q1_0": Encoding(1, 2, 128),
-    "turboquant_v4": Encoding(4, 4), "turboquant_v3": Encoding(3, 4),
-    "turboquant_k4": Encoding(4, 2), "turboquant_k3": Encoding(3, 2),
+    "q8_0": Encoding(8, 2, 32),
+    "q5_0": Encoding(5, 2, 32),
+    "q5_1": Encoding(5, 4, 32),
+    "q4_0": Encoding(4, 2, 32),
+    "q4_1": Encoding(4, 4, 32),
+    "iq4_nl": Encoding(4, 2, 32),
+    "q6_0": Encoding(6, 2, 32),
+    "q1_0": Encoding(1, 2, 128),
+    "turboquant_v4": Encoding(4, 4),
+    "turboquant_v3": Encoding(3, 4),
+    "turboquant_k4": Encoding(4, 2),
+    "turboquant_k3": Encoding(3, 2),
 }
 _ALIASES = {
-    "f16": "fp16", "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "fp32": "f32", "float32": "f32",
-    "float": "f32", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp8_e4m3fn": "fp8", "float8_e4m3fn": "fp8",
-    "int8_per_tensor": "int8", "fp8_ds_mla": "fp8", "fp4_e2m1": "fp4",
+    "f16": "fp16",
+    "float16": "fp16",
+    "half": "fp16",
+    "bfloat16": "bf16",
+    "fp32": "f32",
+    "float32": "f32",
+    "float": "f32",
+    "fp8_e4m3": "fp8",
+    "fp8_e5m2": "fp8",
+    "fp8_e4m3fn": "fp8",
+    "float8_e4m3fn": "fp8",
+    "int8_per_tensor": "int8",
+    "fp8_ds_mla": "fp8",
+    "fp4_e2m1": "fp4",
 }
 _PAIRS = {  # names of one dtype that mean a different layout for K and for V
-    "turboquant_k8v4": ("fp8_per_tensor", "turboquant_v4"), "turboquant_4bit_nc": ("turboquant_k4", "turboquant_v4"),
-    "turboquant_k3v4_nc": ("turboquant_k3", "turboquant_v4"), "turboquant_3bit_nc": ("turboquant_k3", "turboquant_v3"),
+    "turboquant_k8v4": ("fp8_per_tensor", "turboquant_v4"),
+    "turboquant_4bit_nc": ("turboquant_k4", "turboquant_v4"),
+    "turboquant_k3v4_nc": ("turboquant_k3", "turboquant_v4"),
+    "turboquant_3bit_nc": ("turboquant_k3", "turboquant_v3"),
 }
 
 
@@ -142,4 +181,3 @@ def sequence_bytes(tokens: Any, growing: Any, bounded: Any, constant: Any) -> An
     An empty sequence takes nothing.
     """
     return growing * tokens + (bounded + constant * np.greater(tokens, 0))
-

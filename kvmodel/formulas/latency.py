@@ -71,9 +71,7 @@ def wait_law(*, weights: ArrayLike, service_seconds: ArrayLike, utilisation: Arr
     fits = (rho > 0) & (rho < 1) & np.isfinite(fast) & (fast > high)
     wait = np.where(rho < 1, mean, np.inf)
     shares = np.where(fits, share, np.minimum(rho, 1.0)), np.where(fits, busy - share, 0.0)
-    return WaitLaw(
-        shares[0], np.where(fits, high, rho / wait), shares[1], np.where(fits, fast, 1.0 / mean), fits
-    )
+    return WaitLaw(shares[0], np.where(fits, high, rho / wait), shares[1], np.where(fits, fast, 1.0 / mean), fits)
 
 
 def wait_exceedance(seconds: ArrayLike, law: WaitLaw) -> NDArray:

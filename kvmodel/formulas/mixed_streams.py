@@ -71,8 +71,9 @@ class MixedUnits(NamedTuple):
     program_share: np.ndarray  # share of each class in what is programmed, copies included, leading axis [-]
 
 
-def greedy_shared_stream(alpha: ArrayLike, write_share: ArrayLike, space_share: ArrayLike,
-                         pages_per_unit: ArrayLike) -> MixedUnits:
+def greedy_shared_stream(
+    alpha: ArrayLike, write_share: ArrayLike, space_share: ArrayLike, pages_per_unit: ArrayLike
+) -> MixedUnits:
     """Amplification of classes of different heat written through one stream, fewest valid pages first.
 
     With many units greedy reclaims a unit when its valid pages have fallen to a level v, at A = b/(b-v). The pages of
@@ -128,8 +129,9 @@ def _unit_life(heat: np.ndarray, mix: np.ndarray, b: np.ndarray, v: np.ndarray) 
     return np.sum(weight * t, axis=0), np.sum(weight * alive / np.sum(alive, axis=0), axis=1)
 
 
-def idle_stream_amplification(alpha: ArrayLike, write_share: ArrayLike, used_again: ArrayLike, in_use: ArrayLike,
-                              idle: ArrayLike) -> np.ndarray:
+def idle_stream_amplification(
+    alpha: ArrayLike, write_share: ArrayLike, used_again: ArrayLike, in_use: ArrayLike, idle: ArrayLike
+) -> np.ndarray:
     """Amplification of a cache that drops what was not used for a time, written through one log, oldest-first reclaim.
 
     A byte lives L = R + T: it is in use for R, zero with probability 1 - p_k and else exponential of mean m_k, and kept
@@ -165,14 +167,15 @@ class SpareSplit(NamedTuple):
     spare_share: np.ndarray  # share of the spare given to each class, adding up to one [-]
 
 
-def separate_streams_amplification(alpha: ArrayLike, write_share: ArrayLike, space_share: ArrayLike,
-                                   spare_share: ArrayLike) -> np.ndarray:
+def separate_streams_amplification(
+    alpha: ArrayLike, write_share: ArrayLike, space_share: ArrayLike, spare_share: ArrayLike
+) -> np.ndarray:
     """Amplification of classes in streams of their own, each with a fixed part of the spare [-].
 
     A = sum_k r_k A_F(1 + x_k (alpha-1)/s_k), A_F = `fifo_amplification`.
     alpha        physical over logical, shape A                                          [-]
     write_share, space_share   r_k and s_k > 0, shape (classes,)+A, adding up to one     [-]
-    spare_share  x_k, shape (classes,)+A, adding up to one; x = s (in proportion to size) gives A_F(alpha) 
+    spare_share  x_k, shape (classes,)+A, adding up to one; x = s (in proportion to size) gives A_F(alpha)
     [-] Infinite when a class that is written has no spare. Source: Desnoyers (SYSTOR 2012), Stoica and
     Ailamaki (VLDB 2013).
     """
@@ -222,8 +225,7 @@ class SegregatedCache(NamedTuple):
     large_amplification: np.ndarray  # of the large-object log [-]
 
 
-def segregated_cache(small_share: ArrayLike, spare_share: ArrayLike,
-                     small_write_share: ArrayLike) -> SegregatedCache:
+def segregated_cache(small_share: ArrayLike, spare_share: ArrayLike, small_write_share: ArrayLike) -> SegregatedCache:
     """Amplification of a cache that places its small-object buckets and its large-object log apart (FDP) [-].
 
     The log evicts whole regions in the order written, so its reclaim units die whole: A = 1. The buckets are
@@ -245,8 +247,7 @@ def _weighted(write_share: ArrayLike, amplification: ArrayLike) -> np.ndarray:
     """Mean amplification over the leading axis, where a class that is not written counts nothing even at A =
     inf."""
     with np.errstate(invalid="ignore"):
-        return np.sum(np.where(np.greater(write_share, 0), np.multiply(write_share, amplification), 0.0),
-        axis=0)
+        return np.sum(np.where(np.greater(write_share, 0), np.multiply(write_share, amplification), 0.0), axis=0)
 
 
 def _spare(v: np.ndarray) -> np.ndarray:

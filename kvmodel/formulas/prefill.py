@@ -75,9 +75,7 @@ def saved_seconds(cached_tokens: ArrayLike, *, linear: ArrayLike, attention: Arr
     return linear * p + attention * p * p
 
 
-def linear_seconds_per_token(
-    active_parameters: ArrayLike, flops: ArrayLike, efficiency: ArrayLike
-) -> NDArray:
+def linear_seconds_per_token(active_parameters: ArrayLike, flops: ArrayLike, efficiency: ArrayLike) -> NDArray:
     """Roofline of the linear term: 2 P / (F efficiency) [s/token].
 
     active_parameters: parameters used by one token, all ranks together [parameters]; flops: peak of the
@@ -86,16 +84,10 @@ def linear_seconds_per_token(
     Source: theory.md section 6.
     """
     with np.errstate(divide="ignore"):
-        return (
-            FLOPS_PER_PARAMETER
-            * np.asarray(active_parameters, float)
-            / (np.asarray(flops, float) * efficiency)
-        )
+        return FLOPS_PER_PARAMETER * np.asarray(active_parameters, float) / (np.asarray(flops, float) * efficiency)
 
 
-def attention_seconds_per_token_squared(
-    attention_width: ArrayLike, flops: ArrayLike, efficiency: ArrayLike
-) -> NDArray:
+def attention_seconds_per_token_squared(attention_width: ArrayLike, flops: ArrayLike, efficiency: ArrayLike) -> NDArray:
     """Roofline of the quadratic term, causal: width / (F efficiency) [s/token^2].
 
     attention_width: sum over the full-attention layers of heads * (qk dimension + v dimension) [elements].

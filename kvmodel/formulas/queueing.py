@@ -41,9 +41,7 @@ __all__ = [
     "wait_probability",
 ]
 
-SERIES_SERVICES = (
-    12.0  # beyond so many service times the dominant pole of M/D/1 is exact to 1e-9 and the series is not
-)
+SERIES_SERVICES = 12.0  # beyond so many service times the dominant pole of M/D/1 is exact to 1e-9 and the series is not
 
 
 def stable(utilisation: ArrayLike) -> NDArray:
@@ -62,9 +60,7 @@ def _per_idle(numerator: ArrayLike, utilisation: ArrayLike) -> NDArray:
         return np.where(np.asarray(utilisation) < 1, numerator / _idle_share(utilisation), np.inf)
 
 
-def single_server_mean_wait(
-    utilisation: ArrayLike, mean_service: ArrayLike, service_scv: ArrayLike
-) -> NDArray:
+def single_server_mean_wait(utilisation: ArrayLike, mean_service: ArrayLike, service_scv: ArrayLike) -> NDArray:
     """Mean wait of one FCFS server with Poisson arrivals, M/G/1: rho (1 + Cs2) / (2 (1 - rho)) S [s].
 
     utilisation [0-1], mean_service [s], service_scv [1] (0 fixed size, 1 exponential). Zero load waits 0; rho
@@ -154,9 +150,7 @@ def tail_quantile(quantile: ArrayLike, *, utilisation: ArrayLike, mean_wait: Arr
     """Quantile of the exponential tail, the inverse of `tail_exceedance`: Wq/rho ln(rho / (1 - q)) [s]."""
     rho, wait = np.asarray(utilisation, float), np.asarray(mean_wait, float)
     with np.errstate(divide="ignore", invalid="ignore"):
-        t = np.where(
-            rho > 0, np.maximum(np.log(rho / (1.0 - np.asarray(quantile, float))), 0.0) * wait / rho, 0.0
-        )
+        t = np.where(rho > 0, np.maximum(np.log(rho / (1.0 - np.asarray(quantile, float))), 0.0) * wait / rho, 0.0)
     return np.where(rho >= 1, np.inf, t)
 
 
@@ -175,9 +169,7 @@ def _decay(utilisation: ArrayLike) -> NDArray:
     return -rho - lambertw(-rho * np.exp(-rho), k=-1).real
 
 
-def deterministic_wait_exceedance(
-    seconds: ArrayLike, *, utilisation: ArrayLike, service: ArrayLike
-) -> NDArray:
+def deterministic_wait_exceedance(seconds: ArrayLike, *, utilisation: ArrayLike, service: ArrayLike) -> NDArray:
     """Probability of waiting longer than t when every job takes the same time, M/D/1, exact [0-1].
 
         P(W <= t) = (1 - rho) sum_{j=0}^{floor(t/S)} (-x_j)^j e^{x_j} / j!,   x_j = rho (t/S - j)     (Erlang
@@ -200,9 +192,7 @@ def deterministic_wait_exceedance(
     return np.where((t < 0) | (np.asarray(utilisation) >= 1), 1.0, late)
 
 
-def deterministic_wait_quantile(
-    quantile: ArrayLike, *, utilisation: ArrayLike, service: ArrayLike
-) -> NDArray:
+def deterministic_wait_quantile(quantile: ArrayLike, *, utilisation: ArrayLike, service: ArrayLike) -> NDArray:
     """Quantile of the exact M/D/1 wait [s], by bisection below Lundberg's bound P(W > t) <= e^{-theta t/S}.
 
     quantile in [0, 1), the rest as `deterministic_wait_exceedance`. 0 when fewer than 1 - q wait; rho >= 1
@@ -371,9 +361,7 @@ def priority_valid(rates: ArrayLike, mean_service: ArrayLike) -> NDArray:
     return stable(np.sum(np.asarray(rates, float) * mean_service, axis=0))
 
 
-def others_delay_seconds(
-    work: ArrayLike, *, rate: ArrayLike, utilisation: ArrayLike, mean_wait: ArrayLike
-) -> NDArray:
+def others_delay_seconds(work: ArrayLike, *, rate: ArrayLike, utilisation: ArrayLike, mean_wait: ArrayLike) -> NDArray:
     """Delay that one more job of `work` seconds causes to all who come later, summed over them [s].
 
         lambda (x Wq + x^2 / 2) / (1 - rho)

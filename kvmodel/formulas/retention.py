@@ -76,8 +76,9 @@ def break_even_residency(saved_cost: ArrayLike, rent: ArrayLike) -> np.ndarray:
         return np.where(saved > 0, np.divide(saved, rent), 0.0)
 
 
-def retention_cost(window: ArrayLike, law: Law, rent: ArrayLike, miss_cost: ArrayLike,
-                   return_probability: ArrayLike = 1.0) -> np.ndarray:
+def retention_cost(
+    window: ArrayLike, law: Law, rent: ArrayLike, miss_cost: ArrayLike, return_probability: ArrayLike = 1.0
+) -> np.ndarray:
     """Expected cost of one stay dropped after T [USD] = s (p E[min(X,T)] + (1-p) T) + m p P(X > T).
 
     window              T, shape (n,)+A or A; zero drops at once, infinity never   [s]
@@ -106,8 +107,9 @@ class RetentionWindow(NamedTuple):
     hit_probability: np.ndarray  # returns within the window, of those that return [-]
 
 
-def optimal_window(law: Law, rent: ArrayLike, miss_cost: ArrayLike,
-                   return_probability: ArrayLike = 1.0) -> RetentionWindow:
+def optimal_window(
+    law: Law, rent: ArrayLike, miss_cost: ArrayLike, return_probability: ArrayLike = 1.0
+) -> RetentionWindow:
     """Window that minimises `retention_cost`.
 
     An interior optimum T* stands where the hazard p f(T)/(1 - p F(T)) falls through s/m. So: constant hazard
@@ -120,6 +122,7 @@ def optimal_window(law: Law, rent: ArrayLike, miss_cost: ArrayLike,
     for ever. Nothing to lose: zero. Ties go to the extreme. Source: optimal stopping; closed forms for
     exponential and Lomax derived here.
     """
+
     def cost(window: ArrayLike) -> np.ndarray:
         return retention_cost(window, law, rent, miss_cost, return_probability)
 
@@ -128,8 +131,9 @@ def optimal_window(law: Law, rent: ArrayLike, miss_cost: ArrayLike,
     windows = law.quantile(expit(odds)) + 0 * never
     for _ in range(ZOOMS):
         best = np.argmin(cost(windows), axis=0)[None]
-        left, middle, right = (np.take_along_axis(windows, np.clip(best + step, 0, len(windows) - 1), axis=0)
-                               for step in (-1, 0, 1))
+        left, middle, right = (
+            np.take_along_axis(windows, np.clip(best + step, 0, len(windows) - 1), axis=0) for step in (-1, 0, 1)
+        )
         part = np.linspace(0.0, 1.0, 9).reshape((-1,) + (1,) * never.ndim)
         windows = np.concatenate([left + part[:-1] * (middle - left), middle + part * (right - middle)])
     costs = cost(windows)
@@ -170,8 +174,9 @@ def ski_rental_randomised_window(uniform: ArrayLike, rent: ArrayLike, miss_cost:
     return ski_rental_window(rent, miss_cost) * np.log1p(np.multiply(uniform, math.e - 1))
 
 
-def demotion_windows(law: Law, rent: ArrayLike, return_cost: ArrayLike, move_cost: ArrayLike,
-                     return_probability: ArrayLike = 1.0) -> RetentionWindow:
+def demotion_windows(
+    law: Law, rent: ArrayLike, return_cost: ArrayLike, move_cost: ArrayLike, return_probability: ArrayLike = 1.0
+) -> RetentionWindow:
     """Age at which to demote from each tier to the next one down.
 
     rent         of the session's bytes in each place, fastest first, shape (places,)+A; the last may be
@@ -192,8 +197,14 @@ def demotion_windows(law: Law, rent: ArrayLike, return_cost: ArrayLike, move_cos
     return optimal_window(law, rents[:-1] - rents[1:], waiting, return_probability)
 
 
-def schedule_cost(windows: ArrayLike, law: Law, rent: ArrayLike, return_cost: ArrayLike, move_cost: ArrayLike,
-                  return_probability: ArrayLike = 1.0) -> np.ndarray:
+def schedule_cost(
+    windows: ArrayLike,
+    law: Law,
+    rent: ArrayLike,
+    return_cost: ArrayLike,
+    move_cost: ArrayLike,
+    return_probability: ArrayLike = 1.0,
+) -> np.ndarray:
     """Expected cost of one stay under a schedule of demotions [USD]: rent, the return from wherever it is found, moves.
 
     p m_0 + sum_j [(s_j - s_{j+1}) H(T_j) + (m_{j+1} - m_j) p P(X > T_j) + move_j P(waiting at T_j)], with
@@ -214,9 +225,15 @@ def demotion_order_valid(windows: ArrayLike) -> np.ndarray:
     return np.all(windows[1:] >= windows[:-1], axis=0)
 
 
-def value_of_keeping(reuse_probability: ArrayLike, recompute_cost: ArrayLike, fetch_cost: ArrayLike,
-                     write_cost: ArrayLike, rent: ArrayLike, held_time: ArrayLike,
-                     displaced_value: ArrayLike = 0.0) -> np.ndarray:
+def value_of_keeping(
+    reuse_probability: ArrayLike,
+    recompute_cost: ArrayLike,
+    fetch_cost: ArrayLike,
+    write_cost: ArrayLike,
+    rent: ArrayLike,
+    held_time: ArrayLike,
+    displaced_value: ArrayLike = 0.0,
+) -> np.ndarray:
     """Net value of keeping something once [USD] = P (recompute - fetch) - write - (s + displaced) E[held].
 
     reuse_probability  P of a return while it is kept                              [-]
@@ -232,8 +249,13 @@ def value_of_keeping(reuse_probability: ArrayLike, recompute_cost: ArrayLike, fe
     return saved - write_cost - np.add(rent, displaced_value) * held_time
 
 
-def pinning_gain(request_rate: ArrayLike, miss_cost: ArrayLike, unpinned_hit_probability: ArrayLike,
-                 nbytes: ArrayLike, marginal_value: ArrayLike) -> np.ndarray:
+def pinning_gain(
+    request_rate: ArrayLike,
+    miss_cost: ArrayLike,
+    unpinned_hit_probability: ArrayLike,
+    nbytes: ArrayLike,
+    marginal_value: ArrayLike,
+) -> np.ndarray:
     """What pinning a prefix wins per second [USD/s] = lambda m (1 - h) - bytes * marginal value of a byte.
 
     request_rate [1/s]; miss_cost of one request without it [USD]; unpinned_hit_probability h it has under
@@ -248,8 +270,14 @@ def pinning_gain(request_rate: ArrayLike, miss_cost: ArrayLike, unpinned_hit_pro
     return won - np.subtract(nbytes, spared) * marginal_value
 
 
-def prefetch_gain(start: ArrayLike, stop: ArrayLike, law: Law, rent: ArrayLike, fetch_cost: ArrayLike,
-                  return_probability: ArrayLike = 1.0) -> np.ndarray:
+def prefetch_gain(
+    start: ArrayLike,
+    stop: ArrayLike,
+    law: Law,
+    rent: ArrayLike,
+    fetch_cost: ArrayLike,
+    return_probability: ArrayLike = 1.0,
+) -> np.ndarray:
     """What moving a waiting session up at one age and down again at a later one wins per stay [USD].
 
     p (F(stop) - F(start)) m - s (H(stop) - H(start)), H(T) = p E[min(X,T)] + (1-p) T.
@@ -260,12 +288,12 @@ def prefetch_gain(start: ArrayLike, stop: ArrayLike, law: Law, rent: ArrayLike, 
     Zero when start = stop. Negative where few return in between: a prefetch pays only when the time of return is
     known better than the fetch is dear. Source: derived here; difference of two `retention_cost`.
     """
-    return (retention_cost(start, law, rent, fetch_cost, return_probability)
-            - retention_cost(stop, law, rent, fetch_cost, return_probability))
+    return retention_cost(start, law, rent, fetch_cost, return_probability) - retention_cost(
+        stop, law, rent, fetch_cost, return_probability
+    )
 
 
-def session_hour_price(nbytes: ArrayLike, rent_per_byte: ArrayLike,
-                       fixed_rent: ArrayLike = 0.0) -> np.ndarray:
+def session_hour_price(nbytes: ArrayLike, rent_per_byte: ArrayLike, fixed_rent: ArrayLike = 0.0) -> np.ndarray:
     """Price of holding one session for an hour in a tier [USD/h] = 3600 (bytes * rent per byte + fixed).
 
     nbytes of the session in this tier, its layout and copies included [B]; rent_per_byte [USD/B/s];
@@ -276,8 +304,9 @@ def session_hour_price(nbytes: ArrayLike, rent_per_byte: ArrayLike,
     return HOUR * (np.multiply(nbytes, rent_per_byte) + fixed_rent)
 
 
-def price_plan_cost(hit_probability: ArrayLike, write_multiplier: ArrayLike, read_multiplier: ArrayLike,
-                    requests: ArrayLike = np.inf) -> np.ndarray:
+def price_plan_cost(
+    hit_probability: ArrayLike, write_multiplier: ArrayLike, read_multiplier: ArrayLike, requests: ArrayLike = np.inf
+) -> np.ndarray:
     """Mean price of a cached prefix token under a provider's plan, over the plain input price [-].
 
     (w + (n-1) (r h + w (1-h))) / n: the first request writes, each later one reads when it comes within the

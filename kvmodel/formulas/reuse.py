@@ -76,9 +76,7 @@ def _time_nodes(streams: Sequence[SessionStream], capacity: Array, since: ArrayL
     heads = sum(s.arrival_rate * s.turns.mean * _head_tokens(s) for s in streams)
     touches = sum(s.arrival_rate * s.turns.mean for s in streams)
     # below one context it is not the mean of W that matters, but whether anybody came at all
-    centre = characteristic_time(
-        streams, np.maximum(capacity, (touched + heads) / np.maximum(touches, 1e-100))
-    )
+    centre = characteristic_time(streams, np.maximum(capacity, (touched + heads) / np.maximum(touches, 1e-100)))
     mean = working_set_mean(streams, centre)
     later = working_set_mean(streams, centre * 1.1)
     slope = np.log(np.maximum(later, 1e-200) / np.maximum(mean, 1e-200)) / np.log(1.1)
@@ -107,9 +105,7 @@ def _own_pause(stream: SessionStream, times: Array) -> _OwnPause:
     return _OwnPause(stream.outlasting(times) + 0.0 * times, average, stream.outlasting(_FOREVER))
 
 
-def _variant_weights(
-    own: _OwnPause, later_turns: Array, load: Array, ever: Array
-) -> tuple[Array, Array]:
+def _variant_weights(own: _OwnPause, later_turns: Array, load: Array, ever: Array) -> tuple[Array, Array]:
     """Weights, over all turns of a session, of the time since its variant was last touched: by others, whose
     touches are Poisson (`load` of them so far, `ever` in all), and by itself, one pause ago at the later turns."""
     quiet, end = np.exp(-load), np.exp(-ever)
@@ -168,10 +164,7 @@ def hit_tokens(
         private.append((pause_weights(*_own_pause(young[id(stream)], fine)) * left).sum(axis=0))
         prefix.append(0.0)
         if stream.prefix is not None:
-            heads = [
-                np.stack(left, axis=1)
-                for left in zip(*(node.head[id(stream)] for node in nodes), strict=True)
-            ]
+            heads = [np.stack(left, axis=1) for left in zip(*(node.head[id(stream)] for node in nodes), strict=True)]
             users = [young[id(user)] for user in sharers.pools[id(stream.prefix)].users]
             prefix[-1] = _prefix_hits(young[id(stream)], sharers.pools[id(stream.prefix)], users, times, *heads)
     contexts = _stack([stream.paused_moments[1] for stream in streams], shape)

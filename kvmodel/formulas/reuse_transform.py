@@ -153,9 +153,7 @@ class Found(NamedTuple):
     """Tokens found after t, mappings by id of the stream."""
 
     private: dict[int, Array]  # of one session, if all its pauses were t
-    head: dict[
-        int, tuple[Array, Array]
-    ]  # if others, if the session itself last used it t ago; groups on axis 0
+    head: dict[int, tuple[Array, Array]]  # if others, if the session itself last used it t ago; groups on axis 0
 
 
 def found_after(sharers: Sharers, t: Array, value: Callable[[Array], Array]) -> Found:
@@ -173,8 +171,7 @@ def found_after(sharers: Sharers, t: Array, value: Callable[[Array], Array]) -> 
         beside[key] = pool.head * sum(weight * own * rest for weight, own, rest in groups)
     others = exponential(others)
     private = {
-        id(stream): value(sharers.own[id(stream)] * (beside[id(stream.prefix)] * others))
-        for stream in sharers.streams
+        id(stream): value(sharers.own[id(stream)] * (beside[id(stream.prefix)] * others)) for stream in sharers.streams
     }
     head = {}
     for key, pool in sharers.pools.items():

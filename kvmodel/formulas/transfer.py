@@ -63,9 +63,7 @@ def _wire(nbytes: ArrayLike, bandwidth: ArrayLike) -> NDArray:
         return np.where(size == 0, 0.0, size / bandwidth)
 
 
-def effective_bandwidth(
-    copy_bytes: ArrayLike, *, bandwidth: ArrayLike, seconds_per_copy: ArrayLike
-) -> NDArray:
+def effective_bandwidth(copy_bytes: ArrayLike, *, bandwidth: ArrayLike, seconds_per_copy: ArrayLike) -> NDArray:
     """Throughput of many copies of one size, issued one after another: the small-copy law [B/s].
 
         B(s) = s / (seconds_per_copy + s / bandwidth)
@@ -136,9 +134,7 @@ def pipelined_seconds(
     """
     first = np.minimum(chunk_bytes, np.asarray(nbytes, float))
     slowest = np.min(np.asarray(bandwidth, float), axis=0)
-    return np.sum(latency + _wire(first, bandwidth), axis=0) + _wire(
-        np.asarray(nbytes, float) - first, slowest
-    )
+    return np.sum(latency + _wire(first, bandwidth), axis=0) + _wire(np.asarray(nbytes, float) - first, slowest)
 
 
 def all_shards_seconds(shard_seconds: ArrayLike) -> NDArray:
@@ -206,6 +202,4 @@ def queue_limited_bandwidth(
     The inverse of `queue_depth`. Zero latency gives the bandwidth. Arguments and source as there.
     """
     with np.errstate(divide="ignore"):
-        return np.minimum(
-            bandwidth, np.asarray(queue_depth, float) * operation_bytes / np.asarray(latency, float)
-        )
+        return np.minimum(bandwidth, np.asarray(queue_depth, float) * operation_bytes / np.asarray(latency, float))

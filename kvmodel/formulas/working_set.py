@@ -62,9 +62,7 @@ class SharedPrefix:
         return cls(tokens, weight / weight.sum(axis=0), np.ones_like(weight))
 
     @classmethod
-    def zipf(
-        cls, tokens: ArrayLike, variants: ArrayLike, exponent: ArrayLike, groups: int = 4
-    ) -> SharedPrefix:
+    def zipf(cls, tokens: ArrayLike, variants: ArrayLike, exponent: ArrayLike, groups: int = 4) -> SharedPrefix:
         """Popularity proportional to rank^-exponent: the three hottest alone, the others in groups.
 
         Groups are the nodes of Gauss's rule in the logarithm of the rank, with its weights, rounded to whole

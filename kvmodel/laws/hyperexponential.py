@@ -20,5 +20,7 @@ class Hyperexponential(Record, Generic[T]):
     """Probability of the long branch."""
 
     def law(self) -> Any:
-        return laws.Mixture((1 - self.long_share, self.long_share),
-                            (laws.Exponential(self.short_mean), laws.Exponential(self.long_mean)))
+        return laws.Mixture(
+            (1 - self.long_share, self.long_share),
+            (laws.Exponential(self.short_mean), laws.Exponential(self.long_mean)),
+        )

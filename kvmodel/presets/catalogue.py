@@ -67,8 +67,10 @@ def load(family: str, name: str) -> Preset:
     """The preset of this name. Its mappings are shared: copy before changing."""
     known = names(family)
     if name not in known:
-        raise PresetError(f"no preset {name!r} in {family}{nearest(name, known)}; "
-                          f"'kvmodel presets list {family}' shows all {len(known)}")
+        raise PresetError(
+            f"no preset {name!r} in {family}{nearest(name, known)}; "
+            f"'kvmodel presets list {family}' shows all {len(known)}"
+        )
     text = (files("kvmodel.presets") / family / f"{name}.yaml").read_text(encoding="utf-8")
     return parse(text, family, name)
 
@@ -87,16 +89,24 @@ def preset_of(data: Any, family: str, name: str) -> Preset:
     where = f"preset {family}/{name}"
     if not isinstance(data, dict) or not isinstance(data.get("title"), str):
         raise PresetError(f"{where}: a preset is a mapping with a 'title'")
-    sources = {key: {item: _text(entry) for item, entry in source.items()}
-               for key, source in (data.get("sources") or {}).items()}
+    sources = {
+        key: {item: _text(entry) for item, entry in source.items()}
+        for key, source in (data.get("sources") or {}).items()
+    }
     provenance: dict[str, Provenance] = {}
-    fields = {key: _plain(value, (key,), where, sources, provenance)
-              for key, value in data.items() if key not in _HEADER}
+    fields = {
+        key: _plain(value, (key,), where, sources, provenance) for key, value in data.items() if key not in _HEADER
+    }
     return Preset(name, family, data["title"], fields, provenance, sources, _text(data.get("notes")))
 
 
-def _plain(value: Any, path: tuple[str, ...], where: str, sources: Mapping[str, Mapping[str, str]],
-           provenance: dict[str, Provenance]) -> Any:
+def _plain(
+    value: Any,
+    path: tuple[str, ...],
+    where: str,
+    sources: Mapping[str, Mapping[str, str]],
+    provenance: dict[str, Provenance],
+) -> Any:
     """The value with certificates taken off; each one is noted under its path."""
     if isinstance(value, list):
         return [_plain(item, (*path, str(i)), where, sources, provenance) for i, item in enumerate(value)]
@@ -107,12 +117,12 @@ def _plain(value: Any, path: tuple[str, ...], where: str, sources: Mapping[str, 
     if "value" in value and value.keys() <= _CERTIFICATE:
         provenance[".".join(path)] = _certificate(value, ".".join(path), where, sources)
         return value["value"]
-    return {str(key): _plain(item, (*path, str(key)), where, sources, provenance)
-            for key, item in value.items()}
+    return {str(key): _plain(item, (*path, str(key)), where, sources, provenance) for key, item in value.items()}
 
 
-def _certificate(entry: Mapping[str, Any], path: str, where: str,
-                 sources: Mapping[str, Mapping[str, str]]) -> Provenance:
+def _certificate(
+    entry: Mapping[str, Any], path: str, where: str, sources: Mapping[str, Mapping[str, str]]
+) -> Provenance:
     basis, key = entry.get("basis"), entry.get("source")
     if basis not in BASES:
         raise PresetError(f"{where}: {path}: basis {basis!r} is not one of {', '.join(BASES)}")
@@ -122,8 +132,14 @@ def _certificate(entry: Mapping[str, Any], path: str, where: str,
         hint = nearest(str(key), sources)
         raise PresetError(f"{where}: {path}: source {key!r} is not listed under 'sources'{hint}")
     source = sources.get(key, {})
-    return Provenance(entry["value"], basis, source.get("title", ""), source.get("date", ""),
-                      source.get("url", ""), _text(entry.get("note")))
+    return Provenance(
+        entry["value"],
+        basis,
+        source.get("title", ""),
+        source.get("date", ""),
+        source.get("url", ""),
+        _text(entry.get("note")),
+    )
 
 
 def _text(value: Any) -> str:

@@ -48,8 +48,17 @@ def cache_directories() -> Iterator[Path]:
     except RuntimeError:
         home = None
     if home is not None:
-        yield home / ("Library/Caches" if sys.platform == "darwin" else
-                      "AppData/Local" if sys.platform == "win32" else ".cache") / "kvmodel"
+        yield (
+            home
+            / (
+                "Library/Caches"
+                if sys.platform == "darwin"
+                else "AppData/Local"
+                if sys.platform == "win32"
+                else ".cache"
+            )
+            / "kvmodel"
+        )
     owner = f"-{os.getuid()}" if hasattr(os, "getuid") else ""
     yield Path(tempfile.gettempdir()) / f"kvmodel{owner}"
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from kvmodel.quantity import Quantity, Record
+from kvmodel.quantity import Quantity, Record, field_meaning
 
 
 class Parameter(NamedTuple):
@@ -25,7 +25,7 @@ def parameters(record: Record, path: str = "") -> Iterator[Parameter]:
         place = f"{path}.{field.alias or name}".lstrip(".")
         value, quantity = getattr(record, name), _quantity(field)
         if quantity is not None and _is_number(value):
-            yield Parameter(place, value, quantity.dimension, field.description or "")
+            yield Parameter(place, value, quantity.dimension, field_meaning(type(record), name))
         else:
             yield from _inside(value, place)
 

@@ -14,7 +14,7 @@ KINDS = (".html", ".svg", ".png")
 
 def require_kind(file: str) -> str:
     """The ending of a chart's file name. KvmodelError where it is none of KINDS, or what draws is not installed."""
-    kind = file[file.rfind("."):] if "." in file else ""
+    kind = file[file.rfind(".") :] if "." in file else ""
     if kind not in KINDS:
         raise KvmodelError(f"--chart {file}: the name must end in {', '.join(KINDS)}")
     require_report_extra()

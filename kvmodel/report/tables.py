@@ -16,25 +16,49 @@ from kvmodel.study.load import LoadedStudy
 from kvmodel.study.resolve import Provenance, get_path
 from kvmodel.tiers import SPEED_ORDER
 
-ASSUMED = frozenset({  # numbers that are choices or deratings, whoever states them
-    "reserve", "mfu", "bandwidth_efficiency", "efficiency", "memory_fraction", "headroom", "hidden", "constant",
-    "launch_floor", "storage_amplification", "spare", "amplification", "amortization", "power_usage_effectiveness",
-})
+ASSUMED = frozenset(
+    {  # numbers that are choices or deratings, whoever states them
+        "reserve",
+        "mfu",
+        "bandwidth_efficiency",
+        "efficiency",
+        "memory_fraction",
+        "headroom",
+        "hidden",
+        "constant",
+        "launch_floor",
+        "storage_amplification",
+        "spare",
+        "amplification",
+        "amortization",
+        "power_usage_effectiveness",
+    }
+)
 ARM_COLUMNS = (
-    ("effective reuse", "reuse.timely"), ("prefill use", "latency.prefill_utilisation"),
-    ("TTFT mean", "latency.ttft_mean"), ("turns within TTFT", "latency.ttft_in_time"),
+    ("effective reuse", "reuse.timely"),
+    ("prefill use", "latency.prefill_utilisation"),
+    ("TTFT mean", "latency.ttft_mean"),
+    ("turns within TTFT", "latency.ttft_in_time"),
     ("turns within TPOT", "latency.tpot_in_time"),
     ("largest session rate", "goodput.largest_session_rate"),
-    ("qualified sessions", "goodput.qualified_sessions_per_second"), ("cost", "cost.rate"),
+    ("qualified sessions", "goodput.qualified_sessions_per_second"),
+    ("cost", "cost.rate"),
     ("per qualified session", "cost.per_qualified_session"),
 )
 TIER_COLUMNS = (
-    ("capacity", "capacity.bytes"), ("holds", "capacity.tokens"), ("found here", "reuse.resident"),
-    ("served in time", "reuse.timely"), ("fetch", "time.fetch"), ("recompute", "time.recompute"),
-    ("worth fetching from", "breakeven.tokens"), ("use of its path", "load.tier_utilisation"),
+    ("capacity", "capacity.bytes"),
+    ("holds", "capacity.tokens"),
+    ("found here", "reuse.resident"),
+    ("served in time", "reuse.timely"),
+    ("fetch", "time.fetch"),
+    ("recompute", "time.recompute"),
+    ("worth fetching from", "breakeven.tokens"),
+    ("use of its path", "load.tier_utilisation"),
     ("knee", "knee.capacity"),
-    ("writes per day", "endurance.daily_writes"), ("drive writes per day", "endurance.drive_writes_per_day"),
-    ("lifetime", "endurance.lifetime"), ("cost", "cost.rate"),
+    ("writes per day", "endurance.daily_writes"),
+    ("drive writes per day", "endurance.drive_writes_per_day"),
+    ("lifetime", "endurance.lifetime"),
+    ("cost", "cost.rate"),
 )
 CHAIN_COLUMNS = (("ceiling", "reuse.ceiling"), ("resident", "reuse.resident"), ("timely", "reuse.timely"))
 
@@ -68,33 +92,44 @@ def _filled(grid: Grid) -> Grid:
 
 def arms(table: Table) -> Grid:
     """One row per arm and case."""
+
     def rows_of(rows: Table) -> Iterator[Sequence[Cell]]:
         for arm in names(rows, "arm", "reuse.timely"):
             bound = one(rows, "goodput.largest_session_rate", arm=arm)
             limit = bound.flags[0].removeprefix("bound by: ") if bound is not None and bound.flags else MISSING
             yield [Cell(arm), *(cell(one(rows, quantity, arm=arm)) for _, quantity in ARM_COLUMNS), Cell(limit)]
 
-    return _filled(Grid(
-        "Arms: the same GPUs and limits, with and without lower tiers",
-        ("arm", *(title for title, _ in ARM_COLUMNS), "bound by"), _by_case(table, rows_of),
-        "Effective reuse is a share of all prompt tokens. TTFT, prefill use and turns within limits are at the study's "
-        "rate of sessions; qualified sessions and cost are at each arm's own best rate."))
+    return _filled(
+        Grid(
+            "Arms: the same GPUs and limits, with and without lower tiers",
+            ("arm", *(title for title, _ in ARM_COLUMNS), "bound by"),
+            _by_case(table, rows_of),
+            "Effective reuse is a share of all prompt tokens. TTFT, prefill use and turns within limits are at the "
+            "study's rate of sessions; qualified sessions and cost are at each arm's own best rate.",
+        )
+    )
 
 
 def tiers(table: Table) -> Grid:
     """One row per tier and case, fast to slow, for the last arm."""
+
     def rows_of(rows: Table) -> Iterator[Sequence[Cell]]:
         for tier in names(rows, "tier", "capacity.bytes"):
             yield [Cell(tier), *(_tier_cell(table, rows, quantity, tier) for _, quantity in TIER_COLUMNS)]
 
     typical = one(table.select(case=table.rows[0].case), "time.typical_prefix") if len(table) else None
     prefix = f" ({cell(typical).text})" if typical is not None else ""
-    return _filled(Grid(
-        "Tiers, fast to slow", ("tier", *(title for title, _ in TIER_COLUMNS)), _by_case(table, rows_of),
-        "Found and served are shares of all prompt tokens. Fetch and recompute are of the typical returning prefix"
-        f"{prefix}, the fetch on an idle path; 'worth fetching from' counts the mean wait at the study's rate. Knee: "
-        "capacity beyond which the prefill time another byte saves at the study's rate is not worth its rent, below it "
-        "the range for 20 % more or less rent."))
+    return _filled(
+        Grid(
+            "Tiers, fast to slow",
+            ("tier", *(title for title, _ in TIER_COLUMNS)),
+            _by_case(table, rows_of),
+            "Found and served are shares of all prompt tokens. Fetch and recompute are of the typical returning prefix"
+            f"{prefix}, the fetch on an idle path; 'worth fetching from' counts the mean wait at the study's rate. "
+            "Knee: capacity beyond which the prefill time another byte saves at the study's rate is not worth its "
+            "rent, below it the range for 20 % more or less rent.",
+        )
+    )
 
 
 def _tier_cell(table: Table, rows: Table, quantity: str, tier: str) -> Cell:
@@ -107,8 +142,9 @@ def _tier_cell(table: Table, rows: Table, quantity: str, tier: str) -> Cell:
 
 def _knee(table: Table, tier: str) -> Cell:
     curve = table.curves.get(f"capacity:{tier}")
-    knee, low, high = (one(curve, f"knee.{name}", tier=tier) if curve is not None else None
-                       for name in ("capacity", "low", "high"))
+    knee, low, high = (
+        one(curve, f"knee.{name}", tier=tier) if curve is not None else None for name in ("capacity", "low", "high")
+    )
     if knee is None or np.isnan(knee.value):
         return Cell(MISSING)
     around = "" if low is None or high is None else between(float(low.value), float(high.value), "B")
@@ -130,11 +166,14 @@ def chain(table: Table) -> Grid:
             if any(step.text != MISSING for step in steps):
                 yield [Cell(name or "all"), *steps, cell(one(rows, "reuse.kept", arm=arm, population=name))]
 
-    return Grid(f"Reuse of {arm}: ceiling, resident, timely",
-                ("population", *(title for title, _ in CHAIN_COLUMNS), "kept of its own"), _by_case(table, rows_of),
-                "Shares of all prompt tokens. Ceiling: computed before by someone who may share it. Resident: still "
-                "found in some tier. Timely: consumable in time and sooner than recomputed. Kept: share of the "
-                "population's own reusable tokens that is resident.")
+    return Grid(
+        f"Reuse of {arm}: ceiling, resident, timely",
+        ("population", *(title for title, _ in CHAIN_COLUMNS), "kept of its own"),
+        _by_case(table, rows_of),
+        "Shares of all prompt tokens. Ceiling: computed before by someone who may share it. Resident: still "
+        "found in some tier. Timely: consumable in time and sooner than recomputed. Kept: share of the "
+        "population's own reusable tokens that is resident.",
+    )
 
 
 def retention(table: Table) -> Grid:
@@ -143,11 +182,18 @@ def retention(table: Table) -> Grid:
 
     def rows_of(rows: Table) -> Iterator[Sequence[Cell]]:
         for name in names(rows, "population", "retention.window"):
-            yield [Cell(name), *(cell(one(rows, "retention.window", population=name, tier=tier)) for tier in tiers_told)]
+            yield [
+                Cell(name),
+                *(cell(one(rows, "retention.window", population=name, tier=tier)) for tier in tiers_told),
+            ]
 
-    return Grid("Retention: how long a paused context is worth its rent", ("population", *tiers_told),
-                _by_case(table, rows_of), "Time after the last use at which another second costs more rent than it is "
-                "likely to save. 0: drop it at once; ∞: never drop it.")
+    return Grid(
+        "Retention: how long a paused context is worth its rent",
+        ("population", *tiers_told),
+        _by_case(table, rows_of),
+        "Time after the last use at which another second costs more rent than it is "
+        "likely to save. 0: drop it at once; ∞: never drop it.",
+    )
 
 
 def workload(table: Table) -> Grid:
@@ -159,8 +205,11 @@ def workload(table: Table) -> Grid:
         for row in rows:
             differs = row.case == table.rows[0].case or first.get(row.key[1:]) != cell(row)
             if row.quantity.startswith(prefixes) and differs:
-                yield [Cell(f"{row.quantity}{' [' + row.population + ']' if row.population else ''}"), cell(row),
-                       Cell(row.definition)]
+                yield [
+                    Cell(f"{row.quantity}{' [' + row.population + ']' if row.population else ''}"),
+                    cell(row),
+                    Cell(row.definition),
+                ]
 
     return Grid("Sizes and workload", ("quantity", "value", "definition"), _by_case(table, rows_of), numeric=False)
 
@@ -168,9 +217,14 @@ def workload(table: Table) -> Grid:
 def targets(table: Table) -> list[tuple[str, str, str]]:
     """What would be good enough: (verdict, target, where)."""
     several = len(cases(table)) > 1
-    return [(row.flags[0] if row.flags else "", row.definition,
-             " ".join(part for part in (row.tier or row.arm, f"in {row.case}" if several else "") if part))
-            for row in table.select(quantity="target.met")]
+    return [
+        (
+            row.flags[0] if row.flags else "",
+            row.definition,
+            " ".join(part for part in (row.tier or row.arm, f"in {row.case}" if several else "") if part),
+        )
+        for row in table.select(quantity="target.met")
+    ]
 
 
 def flags(table: Table) -> Grid:
@@ -189,7 +243,8 @@ def flags(table: Table) -> Grid:
 def assumptions(study: LoadedStudy) -> Grid:
     """Deratings, reserves and choices of the study, and whatever else rests on an assumption, with their basis."""
     prices_of_absent_tiers = {f"prices.{kind}" for kind in SPEED_ORDER} - {
-        f"prices.{tier.kind}" for tier in study.record.tiers.values()}
+        f"prices.{tier.kind}" for tier in study.record.tiers.values()
+    }
     body = []
     for parameter in parameters(study.record):
         if parameter.path in prices_of_absent_tiers:
@@ -197,8 +252,14 @@ def assumptions(study: LoadedStudy) -> Grid:
         known = study.provenance.get(parameter.path)
         if parameter.path.rsplit(".", 1)[-1] in ASSUMED or (known is not None and known.basis == "assumed"):
             value = _parameter_text(parameter) if known is None else _short(get_path(study.data, parameter.path))
-            body.append([Cell(parameter.path), Cell(value), Cell(_origin(known, with_basis=True)),
-                         Cell((known and known.note) or parameter.meaning)])
+            body.append(
+                [
+                    Cell(parameter.path),
+                    Cell(value),
+                    Cell(_origin(known, with_basis=True)),
+                    Cell((known and known.note) or parameter.meaning),
+                ]
+            )
     return Grid("Assumptions of the study", ("number", "value", "basis", "meaning"), body, numeric=False)
 
 
@@ -224,10 +285,23 @@ def provenance(study: LoadedStudy) -> Grid:
     for path, known in study.provenance.items():
         place = "; ".join(part for part in (known.url, known.note) if part)
         value = _short(get_path(study.data, path))
-        body.append([Cell(path), Cell(value), Cell(_origin(known)), Cell(known.basis or ""),
-                     Cell(known.date or ""), Cell(known.source or "", place)])
-    return Grid("Provenance", ("path", "value", "origin", "basis", "date", "source"), body,
-                "What the study file, its presets and overrides say, and who says so.", numeric=False)
+        body.append(
+            [
+                Cell(path),
+                Cell(value),
+                Cell(_origin(known)),
+                Cell(known.basis or ""),
+                Cell(known.date or ""),
+                Cell(known.source or "", place),
+            ]
+        )
+    return Grid(
+        "Provenance",
+        ("path", "value", "origin", "basis", "date", "source"),
+        body,
+        "What the study file, its presets and overrides say, and who says so.",
+        numeric=False,
+    )
 
 
 def _short(value: Any) -> str:
@@ -240,10 +314,31 @@ def _short(value: Any) -> str:
 def all_rows(table: Table) -> Grid:
     """The whole result table, a line per row."""
     several = len(cases(table)) > 1
-    head = ("quantity", *(("case",) if several else ()), "arm", "population", "tier", "value", "median in base units",
-            "definition", "flags")
-    body = [[Cell(r.quantity), *([Cell(r.case)] if several else []), Cell(r.arm), Cell(r.population), Cell(r.tier),
-             cell(r), Cell(base_value(r)), Cell(r.definition), Cell("; ".join(r.flags))] for r in table]
+    head = (
+        "quantity",
+        *(("case",) if several else ()),
+        "arm",
+        "population",
+        "tier",
+        "value",
+        "median in base units",
+        "definition",
+        "flags",
+    )
+    body = [
+        [
+            Cell(r.quantity),
+            *([Cell(r.case)] if several else []),
+            Cell(r.arm),
+            Cell(r.population),
+            Cell(r.tier),
+            cell(r),
+            Cell(base_value(r)),
+            Cell(r.definition),
+            Cell("; ".join(r.flags)),
+        ]
+        for r in table
+    ]
     return Grid("All results", head, body, numeric=False)
 
 
@@ -254,12 +349,16 @@ def base_value(row: Row) -> str:
 
 def curve_numbers(curve: Table) -> Grid:
     """The points of a curve."""
-    axis, = curve.axes
+    (axis,) = curve.axes
     rows = [row for row in curve if np.ndim(row.value)]
     head = (axis.name, *(f"{row.quantity}{' [' + row.tier + ']' if row.tier else ''}" for row in rows))
-    body = [[Cell(number(float(x), axis.unit)),
-             *(Cell(number(float(row.value[i]), row.unit, row.quantity)) for row in rows)]
-            for i, x in enumerate(axis.values)]
+    body = [
+        [
+            Cell(number(float(x), axis.unit)),
+            *(Cell(number(float(row.value[i]), row.unit, row.quantity)) for row in rows),
+        ]
+        for i, x in enumerate(axis.values)
+    ]
     return Grid("Numbers of these curves", head, body)
 
 

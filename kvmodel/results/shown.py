@@ -9,10 +9,19 @@ import numpy as np
 from kvmodel import units
 from kvmodel.results.table import Row, Table
 
-SHARES = frozenset({
-    "reuse.ceiling", "reuse.resident", "reuse.timely", "reuse.kept", "latency.prefill_utilisation",
-    "latency.ttft_in_time", "latency.tpot_in_time", "latency.qualified", "load.tier_utilisation",
-})
+SHARES = frozenset(
+    {
+        "reuse.ceiling",
+        "reuse.resident",
+        "reuse.timely",
+        "reuse.kept",
+        "latency.prefill_utilisation",
+        "latency.ttft_in_time",
+        "latency.tpot_in_time",
+        "latency.qualified",
+        "load.tier_utilisation",
+    }
+)
 MISSING = "–"
 
 

@@ -56,7 +56,7 @@ class Table:
     about: Mapping[str, Any] = field(default_factory=dict)
     """Study name, version, seed, hashes: what is needed to reproduce it."""
     curves: Mapping[str, Table] = field(default_factory=dict)
-    """Tables over one more axis for drawing, by name: "capacity:<tier>" and "prefix"."""
+    """Tables over one more axis for drawing, by name: "capacity:<tier>", "prefix", "survival", "warm_up"."""
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
@@ -104,14 +104,23 @@ class Table:
         """Plain nested data with stable keys: `about`, `axes`, `rows`; no NaN or infinity (null, "inf")."""
         frame = self.to_frame()
         records = [{k: _json_number(v) for k, v in record.items()} for record in frame.to_dict("records")]
-        axes = [{"name": a.name, "unit": a.unit, "values": [] if a.is_draws else [_json_number(v) for v in a.values],
-                 "size": len(a.values)} for a in self.axes]
+        axes = [
+            {
+                "name": a.name,
+                "unit": a.unit,
+                "values": [] if a.is_draws else [_json_number(v) for v in a.values],
+                "size": len(a.values),
+            }
+            for a in self.axes
+        ]
         return {"about": dict(self.about), "axes": axes, "rows": records}
 
     def __repr__(self) -> str:
         cases = dict.fromkeys(row.case for row in self.rows)
-        lines = [f"kvmodel result: {len(self.rows)} rows, {len(cases)} case(s)"
-                 + "".join(f", {axis.name} x {len(axis.values)}" for axis in self.axes)]
+        lines = [
+            f"kvmodel result: {len(self.rows)} rows, {len(cases)} case(s)"
+            + "".join(f", {axis.name} x {len(axis.values)}" for axis in self.axes)
+        ]
         for row in self.rows[:40]:
             where = " ".join(part for part in (row.arm, row.population, row.tier) if part)
             mark = " !" if row.flags else ""

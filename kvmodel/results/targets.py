@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,9 @@ def target_rows(table: Table, targets: Mapping[str, str], arm: str) -> Iterator[
     told = {row.quantity: row.unit for row in table}
     for quantity, text in targets.items():
         if quantity not in told:
-            raise KvmodelError(f"targets.{quantity}: this study does not tell it (limits under slo, or a tier, are missing)")
+            raise KvmodelError(
+                f"targets.{quantity}: this study does not tell it (limits under slo, or a tier, are missing)"
+            )
         sign, goal = parse_target(quantity, text, told)
         for row in table:
             if row.quantity != quantity or row.arm not in ("", arm) or row.population or (row.arm and row.tier):
@@ -55,12 +56,19 @@ def _held(row: Row, sign: str, goal: float, text: str) -> Row:
     met = (value >= goal if sign == ">=" else value <= goal) & ~np.isnan(value)
     share = float(np.mean(met))
     verdict = "met" if share == 1 else "missed" if share == 0 else f"met at {share:.0%} of the points"
-    return Row("target.met", met.astype(float), "", f"{row.quantity} {text}", row.case, row.arm, row.population, row.tier,
-               (verdict,))
+    return Row(
+        "target.met",
+        met.astype(float),
+        "",
+        f"{row.quantity} {text}",
+        row.case,
+        row.arm,
+        row.population,
+        row.tier,
+        (verdict,),
+    )
 
 
 def missed(table: Table) -> list[Row]:
     """Targets that fewer than half of the points meet."""
     return [row for row in table if row.quantity == "target.met" and np.mean(np.asarray(row.value, float)) < 0.5]
-
-

@@ -29,7 +29,12 @@ def verdicts(table: Table) -> Iterator[str]:
             elif rows.select(quantity="latency.ttft_mean").rows:
                 yield prefix + _without_limits(rows, arms[-1], other)
         if fetches := list(_fetches(rows)):
-            yield prefix + f"The typical prefix of {_shown(rows, 'time.typical_prefix')} takes " + "; ".join(fetches) + "."
+            yield (
+                prefix
+                + f"The typical prefix of {_shown(rows, 'time.typical_prefix')} takes "
+                + "; ".join(fetches)
+                + "."
+            )
 
 
 def _sentence(rows: Table, arm: str, other: str) -> str:
@@ -37,43 +42,58 @@ def _sentence(rows: Table, arm: str, other: str) -> str:
     cost, cost_other = rows.value(COST, arm=arm), rows.value(COST, arm=other)
     a, b, c, d = (central(v) for v in (rate, rate_other, cost, cost_other))
     if a == 0 and b == 0:
-        return (f"Neither {arm} nor {other} keeps the limits at any rate of sessions ({_bound(rows, arm)}): no cost per "
-                "qualified session can be given.")
+        return (
+            f"Neither {arm} nor {other} keeps the limits at any rate of sessions ({_bound(rows, arm)}): no cost per "
+            "qualified session can be given."
+        )
     if a == 0 or b == 0:
         winner, loser = (other, arm) if a == 0 else (arm, other)
-        return (f"{winner} wins against {loser}: {_rate(max(a, b))} qualified sessions at "
-                f"{_money(min(c, d))} each, while {loser} keeps the limits at no rate ({_bound(rows, loser)}).")
+        return (
+            f"{winner} wins against {loser}: {_rate(max(a, b))} qualified sessions at "
+            f"{_money(min(c, d))} each, while {loser} keeps the limits at no rate ({_bound(rows, loser)})."
+        )
     wins = c < d
-    return (f"{arm} {'wins' if wins else 'loses'} against {other}: {a / b:.2f}x the qualified sessions "
-            f"({_rate(a)} against {_rate(b)}) at {c / d:.2f}x the cost of one ({_money(c)} against {_money(d)}); "
-            f"{arm} is bound by the {_bound(rows, arm)}, {other} by the {_bound(rows, other)}. {_sure(cost, cost_other, wins)}")
+    return (
+        f"{arm} {'wins' if wins else 'loses'} against {other}: {a / b:.2f}x the qualified sessions "
+        f"({_rate(a)} against {_rate(b)}) at {c / d:.2f}x the cost of one ({_money(c)} against {_money(d)}); "
+        f"{arm} is bound by the {_bound(rows, arm)}, {other} by the {_bound(rows, other)}. "
+        f"{_sure(cost, cost_other, wins)}"
+    )
 
 
 def _without_limits(rows: Table, arm: str, other: str) -> str:
     """Without limits and prices no arm can win; what a turn waits can still be compared."""
-    reuse, wait, wait_other = (central(rows.value(q, arm=a, tier="", population="")) for q, a in (
-        ("reuse.timely", arm), ("latency.ttft_mean", arm), ("latency.ttft_mean", other)))
-    return (f"{arm} against {other}: effective reuse {reuse:.1%} of prompt tokens, mean TTFT "
-            f"{units.text(wait, 's')} against {units.text(wait_other, 's')}; no limits (slo) are given, so no session "
-            "can qualify.")
+    reuse, wait, wait_other = (
+        central(rows.value(q, arm=a, tier="", population=""))
+        for q, a in (("reuse.timely", arm), ("latency.ttft_mean", arm), ("latency.ttft_mean", other))
+    )
+    return (
+        f"{arm} against {other}: effective reuse {reuse:.1%} of prompt tokens, mean TTFT "
+        f"{units.text(wait, 's')} against {units.text(wait_other, 's')}; no limits (slo) are given, so no session "
+        "can qualify."
+    )
 
 
 def _fetches(rows: Table) -> Iterator[str]:
     """Per storage tier: fetch against recompute of the typical prefix, idle path."""
     for row in rows.select(quantity="time.fetch"):
         fetch, recompute = central(row.value), central(rows.value("time.recompute"))
-        verdict = "a win" if fetch < recompute else f"a loss below {_shown(rows, 'breakeven.tokens_idle', tier=row.tier)}"
-        yield (f"{units.text(fetch, 's')} to fetch from {row.tier} against {units.text(recompute, 's')} to recompute, "
-               f"{verdict}")
+        verdict = (
+            "a win" if fetch < recompute else f"a loss below {_shown(rows, 'breakeven.tokens_idle', tier=row.tier)}"
+        )
+        yield (
+            f"{units.text(fetch, 's')} to fetch from {row.tier} against {units.text(recompute, 's')} to recompute, "
+            f"{verdict}"
+        )
 
 
 def _shown(rows: Table, quantity: str, **where: str) -> str:
-    row, = rows.select(quantity=quantity, **where).rows
+    (row,) = rows.select(quantity=quantity, **where).rows
     return units.text(central(row.value), row.unit)
 
 
 def _bound(rows: Table, arm: str) -> str:
-    row, = rows.select(quantity="goodput.largest_session_rate", arm=arm).rows
+    (row,) = rows.select(quantity="goodput.largest_session_rate", arm=arm).rows
     return row.flags[0].removeprefix("bound by: ") if row.flags else "nothing"
 
 

@@ -122,9 +122,7 @@ def _sampled_turns(
     return session, time, context, _sampled_variants(stream, sessions, rng)
 
 
-def _chains(
-    stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve
-) -> tuple[Array, int]:
+def _chains(stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve) -> tuple[Array, int]:
     """Start of each independent chain of sessions and sessions in each: one for a Poisson arrival, enough to
     fill the horizon for an agent."""
     if stream.agents is None:
@@ -208,9 +206,7 @@ class _Entries:
         self.stack.add(position, size)
 
 
-def _replayed(
-    streams: Sequence[SessionStream], events: Array, touch: Touch, start: float, second_use: bool
-) -> TurnLog:
+def _replayed(streams: Sequence[SessionStream], events: Array, touch: Touch, start: float, second_use: bool) -> TurnLog:
     """Push every turn through the stack. In reverse touch the head lies above the session's own context."""
     tokens = [0.0 if s.prefix is None else float(s.prefix.tokens) for s in streams]
     retention = [float(s.retention) for s in streams]

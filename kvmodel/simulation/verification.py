@@ -66,6 +66,8 @@ def verification(
     returns = np.array([[float(s.paused_moments[1]) > 0.0] for s in streams])
     headed = np.array([[s.prefix is not None and float(s.prefix.tokens) > 0.0] for s in streams])
     parts = [np.stack([getattr(one, name) for one in seen]) for name in _FIELDS]
-    own, heads = ([np.where(some, part, np.nan) for part in (np.asarray(closed, float), *measured)]
-                  for some, closed, measured in ((returns, private, parts[:2]), (headed, prefix, parts[2:])))
+    own, heads = (
+        [np.where(some, part, np.nan) for part in (np.asarray(closed, float), *measured)]
+        for some, closed, measured in ((returns, private, parts[:2]), (headed, prefix, parts[2:]))
+    )
     return Verification(*own, *heads, turns=len(log.stream))

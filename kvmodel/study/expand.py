@@ -74,8 +74,9 @@ def expand(study: LoadedStudy, seed: int | None = None, draws: int | None = None
             except _BadPath as error:
                 problems += error.problems
             except ValidationError as error:
-                problems += [_problem(study, ("uncertain", path), e["msg"].removeprefix("Value error, "))
-                             for e in error.errors()]
+                problems += [
+                    _problem(study, ("uncertain", path), e["msg"].removeprefix("Value error, ")) for e in error.errors()
+                ]
         axes.append(Axis("draw", np.arange(count)))
     if problems:
         raise StudyError(study.source.name, problems)
@@ -109,7 +110,7 @@ def _swept(study: LoadedStudy, path: str, spec: Any) -> Values | None:
     """Values of a numeric sweep in base units, or None where the values are names."""
     place = ("sweep", path)
     if isinstance(spec, Mapping) and len(spec) == 1 and next(iter(spec)) in SPACES:
-        (kind, ends), = spec.items()
+        ((kind, ends),) = spec.items()
         if not (isinstance(ends, list) and len(ends) == 3 and isinstance(ends[2], int) and 2 <= ends[2] <= 10_000):
             raise _BadPath([_problem(study, place, f"{kind} needs [from, to, count] with a count of 2 to 10000")])
         between = _values(study, path, ends[:2], place)
@@ -118,10 +119,19 @@ def _swept(study: LoadedStudy, path: str, spec: Any) -> Values | None:
         between.numbers = SPACES[kind](*between.numbers, ends[2])
         return between
     if not isinstance(spec, list) or not spec:
-        raise _BadPath([_problem(study, place, "needs a list of values, {linspace: [from, to, count]} or "
-                                               "{geomspace: [from, to, count]}")])
-    if all(isinstance(value, bool) or (isinstance(value, str) and not value.lstrip("+-.$ ")[:1].isdigit())
-           for value in spec):
+        raise _BadPath(
+            [
+                _problem(
+                    study,
+                    place,
+                    "needs a list of values, {linspace: [from, to, count]} or {geomspace: [from, to, count]}",
+                )
+            ]
+        )
+    if all(
+        isinstance(value, bool) or (isinstance(value, str) and not value.lstrip("+-.$ ")[:1].isdigit())
+        for value in spec
+    ):
         _require_path(study, path, place)
         return None
     return _values(study, path, spec, place)

@@ -62,10 +62,26 @@ def _result_schema() -> dict[str, Any]:
         "required": ["about", "axes", "rows"],
         "properties": {
             "about": {"type": "object", "description": "Study, version, seed: what is needed to reproduce the result."},
-            "axes": {"type": "array", "items": {"type": "object", "required": ["name", "size"], "properties": {
-                "name": {"type": "string"}, "unit": {"type": "string"}, "size": {"type": "integer"},
-                "values": {"type": "array"}}}},
-            "rows": {"type": "array", "items": {"type": "object", "required": list(COLUMNS), "properties": columns | {
-                "p05": number, "p50": number, "p95": number}}},
+            "axes": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["name", "size"],
+                    "properties": {
+                        "name": {"type": "string"},
+                        "unit": {"type": "string"},
+                        "size": {"type": "integer"},
+                        "values": {"type": "array"},
+                    },
+                },
+            },
+            "rows": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": list(COLUMNS),
+                    "properties": columns | {"p05": number, "p50": number, "p95": number},
+                },
+            },
         },
     }

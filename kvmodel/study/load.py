@@ -61,8 +61,10 @@ class LoadedStudy:
     def __repr__(self) -> str:
         record = self.record
         arms = ", ".join(record.compare)
-        return (f"kvmodel study {record.name!r}: {record.model.name} on {record.deployment.gpu.count:g} GPUs, tiers "
-                f"{' > '.join(record.tiers)}, populations {', '.join(record.workload)}; compares {arms}")
+        return (
+            f"kvmodel study {record.name!r}: {record.model.name} on {record.deployment.gpu.count:g} GPUs, tiers "
+            f"{' > '.join(record.tiers)}, populations {', '.join(record.workload)}; compares {arms}"
+        )
 
 
 def load_study(path: str | Path, overrides: Mapping[str, Any] | None = None) -> LoadedStudy:
@@ -91,20 +93,42 @@ def _with_includes(tree: Tree) -> Tree:
     below: Mapping[str, Any] = {}
     for name in names:
         if not isinstance(name, str):
-            raise StudyError(tree.name, [Problem("include", f"expected the name of a YAML file, got {name!r}",
-                                                 *(tree.position(("include",)) or ()))])
+            raise StudyError(
+                tree.name,
+                [
+                    Problem(
+                        "include",
+                        f"expected the name of a YAML file, got {name!r}",
+                        *(tree.position(("include",)) or ()),
+                    )
+                ],
+            )
         included = read_tree(Path(tree.name).parent / name)
         if "include" in included.data:
-            raise StudyError(included.name, [Problem("include", "an included file may not include others",
-                                                     *(included.position(("include",)) or ()))])
+            raise StudyError(
+                included.name,
+                [
+                    Problem(
+                        "include", "an included file may not include others", *(included.position(("include",)) or ())
+                    )
+                ],
+            )
         below = laid_over(below, included.data)
     own = {key: value for key, value in tree.data.items() if key != "include"}
     return replace(tree, data=laid_over(below, own))
 
 
 # Sections that may be left out of a file, and still be reached by --set, scenarios and sweeps.
-OPTIONAL_SECTIONS = (("policy",), ("policy", "admission"), ("prices",), ("monte_carlo",), ("sweep",), ("uncertain",),
-                     ("targets",), ("deployment", "decode"))
+OPTIONAL_SECTIONS = (
+    ("policy",),
+    ("policy", "admission"),
+    ("prices",),
+    ("monte_carlo",),
+    ("sweep",),
+    ("uncertain",),
+    ("targets",),
+    ("deployment", "decode"),
+)
 
 
 def _with_sections(tree: Tree) -> Tree:

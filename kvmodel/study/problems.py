@@ -17,18 +17,27 @@ from pydantic import BaseModel, Tag, ValidationError
 
 from kvmodel import units
 from kvmodel.errors import Problem, nearest
-from kvmodel.quantity import Quantity
+from kvmodel.quantity import Quantity, field_meaning
 from kvmodel.study.source import PathKey, Tree, dotted
 
 _QUOTED = re.compile(r"'([^']*)'")
 _SHAPE = {  # error types that only say "not this shape": the weakest thing to say about a value
-    "model_type": "a mapping of fields", "model_attributes_type": "a mapping of fields",
-    "dict_type": "a mapping", "mapping_type": "a mapping", "list_type": "a list", "tuple_type": "a list",
+    "model_type": "a mapping of fields",
+    "model_attributes_type": "a mapping of fields",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "list_type": "a list",
+    "tuple_type": "a list",
 }
 _EXPECTED = {
-    "int_type": "a whole number", "int_parsing": "a whole number", "int_from_float": "a whole number",
-    "float_type": "a number", "float_parsing": "a number", "bool_type": "true or false",
-    "bool_parsing": "true or false", "finite_number": "a finite number",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "finite_number": "a finite number",
 }
 
 
@@ -87,8 +96,9 @@ def _ways(node: Any, loc: tuple[Any, ...], path: PathKey, branches: tuple[Any, .
         yield node, path, branches
         return
     head, rest = loc[0], loc[1:]
-    if (isinstance(node, Mapping) and head in node) or \
-            (isinstance(node, list | tuple) and isinstance(head, int) and head < len(node)):
+    if (isinstance(node, Mapping) and head in node) or (
+        isinstance(node, list | tuple) and isinstance(head, int) and head < len(node)
+    ):
         yield from _ways(node[head], rest, (*path, head), branches)
     label = () if head == "[key]" else ((path, str(head)),)
     yield from _ways(node, rest, path, (*branches, *label))
@@ -125,8 +135,7 @@ def _without_misspelt(findings: list[_Finding]) -> list[_Finding]:
     def misspelt(path: PathKey) -> bool:
         return any(key[:-1] == path[:-1] and nearest(str(key[-1]), [str(path[-1])]) for key in unknown)
 
-    return [finding for finding in findings
-            if finding.error["type"] != "missing" or not misspelt(finding.path)]
+    return [finding for finding in findings if finding.error["type"] != "missing" or not misspelt(finding.path)]
 
 
 def _subject(finding: _Finding) -> PathKey:
@@ -186,7 +195,8 @@ def _missing(name: str, records: list[type[BaseModel]]) -> str:
             if name not in (key, field.alias):
                 continue
             quantity = next((item for item in _metadata(field) if isinstance(item, Quantity)), None)
-            meaning = f": {field.description.rstrip('.')}" if field.description else ""
+            said = field_meaning(record, key)
+            meaning = f": {said.rstrip('.')}" if said else ""
             if quantity is None:
                 return f"is missing{meaning}"
             expected, example = units.DIMENSIONS[quantity.dimension]
@@ -228,8 +238,7 @@ def _inner(annotation: Any, key: Any) -> list[Any]:
     """Declared types of entry `key` of something of this type."""
     annotation = _bare(annotation)
     if _is_record(annotation):
-        return [field.annotation for name, field in annotation.model_fields.items()
-                if key in (name, field.alias)]
+        return [field.annotation for name, field in annotation.model_fields.items() if key in (name, field.alias)]
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is None or not arguments:
         return []
@@ -258,15 +267,19 @@ def _narrowed(members: list[Any], data: Any, labels: set[str]) -> list[Any]:
     """Members whose fixed fields (kind: Literal) agree with the data, or else of the branch taken, or all."""
     records = [member for member in members if _is_record(_bare(member))]
     fixed = [member for member in records if isinstance(data, Mapping) and _agrees(_bare(member), data)]
-    taken = [member for member in members if _tag(member) in labels or
-             getattr(_bare(member), "__name__", None) in labels]
+    taken = [
+        member for member in members if _tag(member) in labels or getattr(_bare(member), "__name__", None) in labels
+    ]
     return fixed or taken or members
 
 
 def _agrees(record: type[BaseModel], data: Mapping[str, Any]) -> bool:
     """Whether the data names this record: it says what the record's one-valued fields (its kind) say."""
-    fixed = {name: get_args(field.annotation) for name, field in record.model_fields.items()
-             if get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1}
+    fixed = {
+        name: get_args(field.annotation)
+        for name, field in record.model_fields.items()
+        if get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
+    }
     said = [data[name] in values for name, values in fixed.items() if name in data]
     return bool(said) and all(said)
 
@@ -289,8 +302,7 @@ def _child(data: Any, key: Any) -> Any:
 
 def _fields(records: list[type[BaseModel]]) -> list[str]:
     """What a user may write in these records, each name once."""
-    return list(dict.fromkeys(field.alias or name for record in records
-                              for name, field in record.model_fields.items()))
+    return list(dict.fromkeys(field.alias or name for record in records for name, field in record.model_fields.items()))
 
 
 def _kinds(records: list[type[BaseModel]], key: str) -> list[str]:

@@ -211,8 +211,9 @@ def _assign(tree: Tree, path: str, value: Any, origin: tuple[str, str], place: P
     positions = {at: mark for at, mark in tree.positions.items() if at[:size] != keys}
     origins = {at: name for at, name in tree.origins.items() if at[:size] != keys}
     if place is not None:
-        positions |= {(*keys, *at[len(place):]): mark for at, mark in tree.positions.items()
-                      if at[:len(place)] == place}
+        positions |= {
+            (*keys, *at[len(place) :]): mark for at, mark in tree.positions.items() if at[: len(place)] == place
+        }
     return Tree(tree.name, _with_keys(tree.data, keys, value), positions, {**origins, keys: origin})
 
 
@@ -333,8 +334,15 @@ def _certified(preset: catalogue.Preset, path: PathKey) -> Provenance:
     found = next((preset.provenance[place] for place in around if place in preset.provenance), None)
     if found is None:
         return Provenance("preset", preset.name)
-    return Provenance("preset", preset.name, basis=found.basis, source=found.source_title or None,
-                      date=found.date or None, url=found.url or None, note=found.note or None)
+    return Provenance(
+        "preset",
+        preset.name,
+        basis=found.basis,
+        source=found.source_title or None,
+        date=found.date or None,
+        url=found.url or None,
+        note=found.note or None,
+    )
 
 
 def _only_present(provenance: Mapping[str, Provenance], data: Any) -> dict[str, Provenance]:

@@ -18,6 +18,7 @@ from kvmodel.results.table import Axis, Row, Table
 from kvmodel.results.targets import target_rows, wanted_lifetime
 from kvmodel.study.expand import Expansion, expand
 from kvmodel.study.load import LoadedStudy
+from kvmodel.study.verify import verified
 from kvmodel.system.case import Case
 from kvmodel.version import __version__
 
@@ -26,12 +27,20 @@ POINTS_AT_ONCE = 400  # study points per window; each needs some tens of kilobyt
 Progress = Callable[[int, int], None]
 
 
-def plan(study: LoadedStudy, scenarios: Sequence[str] = (), seed: int | None = None, draws: int | None = None,
-         progress: Progress | None = None, cost_curves: bool = False) -> Table:
+def plan(
+    study: LoadedStudy,
+    scenarios: Sequence[str] = (),
+    seed: int | None = None,
+    draws: int | None = None,
+    progress: Progress | None = None,
+    for_drawing: bool = False,
+    verify: bool = False,
+) -> Table:
     """All results of a study, and of the same study under each of `scenarios`, as one table.
 
     seed, draws: in place of the study's own (draws=0: uncertain numbers stay at their stated value).
-    cost_curves: also work out the cost over each tier's capacity, for drawing.
+    for_drawing: also work out the curves that only a report shows.
+    verify: also simulate the sessions at the study's stated values and tell residency beside the closed form's.
     progress: called with (windows done, windows in all). Rows of infeasible points carry nan and a reason in flags.
     """
     studies = [study, *(study.with_scenario(name) for name in scenarios)]
@@ -47,17 +56,31 @@ def plan(study: LoadedStudy, scenarios: Sequence[str] = (), seed: int | None = N
 
     for s, e, name in windows:
         rows += _case_rows(s, e, name, tick)
-    table = Table(tuple(rows), expansions[0].axes, _about(study, scenarios, seed, draws), _curves(study, cost_curves))
+    if verify:
+        rows += _verified(study)
+    table = Table(tuple(rows), expansions[0].axes, _about(study, scenarios, seed, draws), _curves(study, for_drawing))
     return replace(table, rows=table.rows + tuple(target_rows(table, study.record.targets, study.record.compare[-1])))
 
 
-def _curves(study: LoadedStudy, with_cost: bool) -> dict[str, Table]:
+def _curves(study: LoadedStudy, for_drawing: bool) -> dict[str, Table]:
     """Curves of the study at its stated values, nothing swept or drawn; none where the model does not fit."""
     case = Case.model_validate(study.case_data)
     if not np.all(capacity.hbm_pool(case).fits):
         return {}
-    return {name: Table(tuple(Row(**vars(answer)) for answer in curve.answers), (Axis(curve.axis, curve.values, curve.unit),))
-            for name, curve in curves_of(case, study.record.compare[-1], with_cost).items()}
+    return {
+        name: Table(
+            tuple(Row(**vars(answer)) for answer in curve.answers), (Axis(curve.axis, curve.values, curve.unit),)
+        )
+        for name, curve in curves_of(case, study.record.compare[-1], for_drawing).items()
+    }
+
+
+def _verified(study: LoadedStudy) -> list[Row]:
+    """Closed form and simulation of the last arm's residency, at the stated values."""
+    case, arm = Case.model_validate(study.case_data), study.record.compare[-1]
+    return [
+        Row(case=study.scenario, **vars(answer)) for answer in verified(case, plan_analysis.tiers_of(case, arm), arm)
+    ]
 
 
 def _case_rows(study: LoadedStudy, expansion: Expansion, name: str, tick: Callable[[], None]) -> list[Row]:
@@ -78,8 +101,10 @@ def _windows(expansion: Expansion) -> Iterator[dict[int, slice]]:
     Prices enter at the very end: an axis that holds nothing else costs next to nothing and is not cut.
     """
     sizes = [len(axis.values) for axis in expansion.axes]
-    heavy = [any(axis == i and not path.startswith("prices.") for path, (axis, _) in expansion.arrays.items())
-             for i in range(len(sizes))]
+    heavy = [
+        any(axis == i and not path.startswith("prices.") for path, (axis, _) in expansion.arrays.items())
+        for i in range(len(sizes))
+    ]
     weights = [size if counts else 1 for size, counts in zip(sizes, heavy, strict=True)]
     cuts: dict[int, list[slice]] = {}
     room = max(1, POINTS_AT_ONCE // int(np.prod(weights[1:-1])))
@@ -108,8 +133,10 @@ def _joined(parts: list[tuple[Mapping[int, slice], list[Row]]], axes: Sequence[A
     joined = []
     for found in by_key.values():
         values = [_aligned(row.value, len(shape)) for _, row in found]
-        depends = [any(v.shape[axis] > 1 for v in values) or
-                   (axis in found[0][0] and not _constant(found, values, axis)) for axis in range(len(shape))]
+        depends = [
+            any(v.shape[axis] > 1 for v in values) or (axis in found[0][0] and not _constant(found, values, axis))
+            for axis in range(len(shape))
+        ]
         whole = np.full([n if d else 1 for n, d in zip(shape, depends, strict=True)], np.nan)
         for (window, _), value in zip(found, values, strict=True):
             place = tuple(window.get(axis, slice(None)) if d else slice(None) for axis, d in enumerate(depends))

@@ -270,7 +270,7 @@ def _syntax_problem(error: yaml.YAMLError, text: str) -> Problem:
     parts = [part for part in (error.problem, error.context) if part]
     message = ", ".join(parts if not parts[0].startswith("but ") else [" ".join(reversed(parts))])
     line = text.splitlines()[mark.line] if mark.line < len(text.splitlines()) else ""
-    hint = "; indent with spaces, not tabs" if "\t" in line[:mark.column + 1] else ""
+    hint = "; indent with spaces, not tabs" if "\t" in line[: mark.column + 1] else ""
     return Problem("", f"not valid YAML: {message}{hint}", mark.line + 1, mark.column + 1)
 
 

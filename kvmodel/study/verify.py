@@ -28,15 +28,23 @@ def verified(case: Case, tiers: Sequence[str], arm: str, turns: int = 200_000, s
         closed = hit_shares(case, traffic, share, capacity)
         private, prefix = (np.array([[float(closed[t.name][k])] for t in traffic]) for k in (0, 1))
         found = verification(
-            streams_of(case, traffic, share), np.array([max(float(capacity) - float(pinned), 0.0)]), private, prefix,
-            TOUCH[case.policy.touch], turns, seed, _rate_curve(traffic))
+            streams_of(case, traffic, share),
+            np.array([max(float(capacity) - float(pinned), 0.0)]),
+            private,
+            prefix,
+            TOUCH[case.policy.touch],
+            turns,
+            seed,
+            _rate_curve(traffic),
+        )
         for i, t in enumerate(traffic):
             for what, parts in (("own context", found[:3]), (f"shared prefix {t.prefix_name}", found[3:6])):
                 if np.isfinite(parts[0][i, 0]):
                     for name, part in zip(("closed_form", "simulated", "standard_error"), parts, strict=True):
                         definition = f"share of the {what} found down to this tier, {name.replace('_', ' ')}"
-                        yield Answer(f"verify.{name}", float(part[i, 0]), "", definition, arm=arm, population=t.name,
-                                     tier=tier)
+                        yield Answer(
+                            f"verify.{name}", float(part[i, 0]), "", definition, arm=arm, population=t.name, tier=tier
+                        )
 
 
 def _rate_curve(traffic: Sequence[Traffic]) -> RateCurve | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,10 +54,12 @@ class Case(Record):
         problems = []
         if not isinstance(self.tiers[names[0]], Hbm):
             problems.append(f"tiers: the first tier must be of kind hbm, {names[0]!r} is {self.tiers[names[0]].kind}")
-        for upper, lower in zip(names, names[1:], strict=False):
+        for upper, lower in itertools.pairwise(names):
             if SPEED_ORDER[self.tiers[lower].kind] < SPEED_ORDER[self.tiers[upper].kind]:
-                problems.append(f"tiers: out of order, {lower!r} ({self.tiers[lower].kind}) is faster than "
-                                f"{upper!r} ({self.tiers[upper].kind}); list them fast to slow")
+                problems.append(
+                    f"tiers: out of order, {lower!r} ({self.tiers[lower].kind}) is faster than "
+                    f"{upper!r} ({self.tiers[upper].kind}); list them fast to slow"
+                )
             if isinstance(self.tiers[lower], Hbm):
                 problems.append(f"tiers: only the first tier may be of kind hbm, {lower!r} is a second one")
         return problems
@@ -64,22 +68,35 @@ class Case(Record):
         problems = []
         if not self.sessions:
             problems.append("workload: needs at least one population of kind sessions")
-        days = {name: [np.asarray(p.period).tolist(), *(np.asarray(level.share).tolist() for level in p.day)]
-                for name, p in self.sessions.items() if p.day}
+        days = {
+            name: [np.asarray(p.period).tolist(), *(np.asarray(level.share).tolist() for level in p.day)]
+            for name, p in self.sessions.items()
+            if p.day
+        }
         if any(shares != next(iter(days.values())) for shares in days.values()):
-            problems.append(f"workload: the days of {', '.join(days)} must repeat after the same period "
-                            "and be cut into the same shares, level by level")
-        problems += [f"policy.pinned: {name!r} is not a population of kind shared_prefix"
-                     for name in self.policy.pinned if name not in self.prefixes]
+            problems.append(
+                f"workload: the days of {', '.join(days)} must repeat after the same period "
+                "and be cut into the same shares, level by level"
+            )
+        problems += [
+            f"policy.pinned: {name!r} is not a population of kind shared_prefix"
+            for name in self.policy.pinned
+            if name not in self.prefixes
+        ]
         users: dict[str, list[str]] = {}
         for name, prefix in self.prefixes.items():
             for user in prefix.used_by if prefix.used_by is not None else tuple(self.sessions):
                 if user not in self.sessions:
-                    problems.append(f"workload.{name}.used_by: {user!r} is not a population of kind sessions "
-                                    f"(there are {', '.join(self.sessions)})")
+                    problems.append(
+                        f"workload.{name}.used_by: {user!r} is not a population of kind sessions "
+                        f"(there are {', '.join(self.sessions)})"
+                    )
                 users.setdefault(user, []).append(name)
-        problems += [f"workload: {user} has several shared prefixes ({', '.join(names)}); say used_by"
-                     for user, names in users.items() if len(names) > 1]
+        problems += [
+            f"workload: {user} has several shared prefixes ({', '.join(names)}); say used_by"
+            for user, names in users.items()
+            if len(names) > 1
+        ]
         return problems
 
     @property
@@ -94,15 +111,26 @@ class Case(Record):
 
     def prefix_of(self, population: str) -> tuple[str, SharedPrefix] | None:
         """The shared prefix at the head of a population's prompts, with its name."""
-        return next(((name, p) for name, p in self.prefixes.items()
-                     if p.used_by is None or population in p.used_by), None)
+        return next(
+            ((name, p) for name, p in self.prefixes.items() if p.used_by is None or population in p.used_by), None
+        )
 
     @property
     def storage_tiers(self) -> dict[str, Any]:
         """Tiers below the GPUs' own memory, fast to slow."""
         return {name: tier for name, tier in self.tiers.items() if not isinstance(tier, Hbm)}
 
-    @property
+    def changed(self, **fields: Any) -> Case:
+        """This case with some fields replaced, not validated again."""
+        return self.model_copy(update=fields)
+
+    def model_copy(self, **how: Any) -> Case:
+        """A copy that forgets what was worked out from the fields before."""
+        copy = super().model_copy(**how)
+        copy.__dict__.pop("axes", None)
+        return copy
+
+    @cached_property
     def axes(self) -> int:
         """Number of study axes its numbers have."""
         return max((np.ndim(number) for number in _numbers(self) if isinstance(number, np.ndarray)), default=0)

@@ -16,9 +16,17 @@ from kvmodel.system.llm import Llm
 from kvmodel.system.parameter_count import count_parameters
 
 _TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
-_KIND_OF_WRAPPER = {"qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text", "llama4": "llama4_text",
-                    "gemma3": "gemma3_text", "gemma3n": "gemma3n_text", "gemma4": "gemma4_text",
-                    "mllama": "mllama_text_model", "qwen3_vl": "qwen3_vl_text", "glm5_next": "glm5_next_text"}
+_KIND_OF_WRAPPER = {
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "llama4": "llama4_text",
+    "gemma3": "gemma3_text",
+    "gemma3n": "gemma3n_text",
+    "gemma4": "gemma4_text",
+    "mllama": "mllama_text_model",
+    "qwen3_vl": "qwen3_vl_text",
+    "glm5_next": "glm5_next_text",
+}
 _LARGEST_FILE = 16 * 2**20
 _NAMES_A_QUANTISATION = re.compile(r"fp8|fp4|int8|int4|awq|gptq|w4a|w8a", re.IGNORECASE)
 
@@ -61,8 +69,9 @@ def _read(fields: Fields, config: Mapping[str, Any], text: Mapping[str, Any], na
             model_dtype="fp16" if dtype == "float16" else "bf16",
             state_dtype=_state_dtype(fields),
             hidden_layers=len(per_layer),
-            max_context=fields.get("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length",
-                                   "max_target_positions"),
+            max_context=fields.get(
+                "max_position_embeddings", "n_positions", "max_seq_len", "model_max_length", "max_target_positions"
+            ),
             **counted,
         )
     except ValidationError as error:
@@ -85,8 +94,9 @@ def read_config_file(path: Path) -> Llm:
         raise UnsupportedModelError(f"{file}: not JSON ({error})") from None
     except RecursionError:
         raise UnsupportedModelError(f"{file}: nested too deeply for a config.json") from None
-    name = path.resolve().name if path.is_dir() else (
-        path.resolve().parent.name if path.stem == "config" else path.stem)
+    name = (
+        path.resolve().name if path.is_dir() else (path.resolve().parent.name if path.stem == "config" else path.stem)
+    )
     try:
         return read_config(config, name)
     except UnsupportedModelError as error:
@@ -140,8 +150,9 @@ def _text_part(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     if not model_type:
         raise UnsupportedModelError("field model_type is missing, so the architecture is not known")
     if model_type not in READERS:
-        raise UnsupportedModelError(f"unknown architecture: no layout is known for model_type {model_type!r}"
-                                    f"{nearest(str(model_type), READERS)}")
+        raise UnsupportedModelError(
+            f"unknown architecture: no layout is known for model_type {model_type!r}{nearest(str(model_type), READERS)}"
+        )
     return text, model_type
 
 

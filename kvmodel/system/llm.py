@@ -104,8 +104,11 @@ class Llm(Record):
 
     @model_validator(mode="after")
     def _active_within_all(self) -> Self:
-        if (self.parameters is not None and self.active_parameters is not None
-                and np.any(np.asarray(self.active_parameters) > self.parameters)):
+        if (
+            self.parameters is not None
+            and self.active_parameters is not None
+            and np.any(np.asarray(self.active_parameters) > self.parameters)
+        ):
             raise ValueError("active_parameters must not exceed parameters")
         return self
 
@@ -149,8 +152,13 @@ class Llm(Record):
     def fixed_bytes_per_sequence(self, tp: Any = 1) -> Any:
         """Bytes a long sequence holds beside its growing part: full windows, states, encoder caches [B]."""
         tp = _ranks(tp)
-        return sum(group.bounded_bytes(np.inf, self.precision, tp) + group.state_bytes(self.precision, tp)
-                   for group in self.attention) + 0.0 * tp
+        return (
+            sum(
+                group.bounded_bytes(np.inf, self.precision, tp) + group.state_bytes(self.precision, tp)
+                for group in self.attention
+            )
+            + 0.0 * tp
+        )
 
     def sequence_bytes(self, tokens: Any) -> Any:
         """Logical size of a sequence of `tokens`; windows level off at their length [B]."""
@@ -205,10 +213,14 @@ class Llm(Record):
         if self.stored_weight_bytes is not None:
             return self.stored_weight_bytes
         if self.parameters is None or not self.weight_dtype:
-            missing = "parameters is not known" if self.parameters is None else (
-                "the weights are quantised in a mixed or unknown way (weight_dtype is empty)")
-            raise UnsupportedModelError(f"{self.name}: {missing}; give weight_bytes, the bytes of all weights "
-                                        "(size of the checkpoint)")
+            missing = (
+                "parameters is not known"
+                if self.parameters is None
+                else ("the weights are quantised in a mixed or unknown way (weight_dtype is empty)")
+            )
+            raise UnsupportedModelError(
+                f"{self.name}: {missing}; give weight_bytes, the bytes of all weights (size of the checkpoint)"
+            )
         return self.parameters * element_bytes(self.weight_dtype)
 
 

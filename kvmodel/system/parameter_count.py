@@ -13,10 +13,48 @@ from typing import Any, NamedTuple
 from kvmodel.formulas.kv_size import element_bytes
 from kvmodel.system.architectures import Fields, Layer
 
-UNGATED = {"gpt2", "gpt_bigcode", "gptj", "gpt_neox", "gpt_neo", "codegen", "opt", "bloom", "falcon", "mpt",
-           "starcoder2", "phi", "nemotron", "nemotron_h", "persimmon", "whisper", "bart", "mbart", "t5", "jais"}
-TIED_BY_CLASS = {"gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "gpt2", "cohere", "cohere2", "t5",
-                 "bloom", "falcon", "mpt", "gpt_bigcode", "opt", "whisper", "bart", "mbart", "lfm2"}
+UNGATED = {
+    "gpt2",
+    "gpt_bigcode",
+    "gptj",
+    "gpt_neox",
+    "gpt_neo",
+    "codegen",
+    "opt",
+    "bloom",
+    "falcon",
+    "mpt",
+    "starcoder2",
+    "phi",
+    "nemotron",
+    "nemotron_h",
+    "persimmon",
+    "whisper",
+    "bart",
+    "mbart",
+    "t5",
+    "jais",
+}
+TIED_BY_CLASS = {
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "gemma3n_text",
+    "gemma4_text",
+    "gpt2",
+    "cohere",
+    "cohere2",
+    "t5",
+    "bloom",
+    "falcon",
+    "mpt",
+    "gpt_bigcode",
+    "opt",
+    "whisper",
+    "bart",
+    "mbart",
+    "lfm2",
+}
 
 
 _EXPERT_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
@@ -54,8 +92,12 @@ def count_parameters(fields: Fields, config: Mapping[str, Any], per_layer: list[
     if experts:
         flags = _expert_layers(fields, len(per_layer))
         shared = experts.shared_width // experts.width if experts.width else 0
-        known["moe"] = {"experts": experts.experts, "experts_per_token": experts.per_token,
-                        "shared_experts": shared, "layers": sum(flags)}
+        known["moe"] = {
+            "experts": experts.experts,
+            "experts_per_token": experts.per_token,
+            "shared_experts": shared,
+            "layers": sum(flags),
+        }
     count = _count(fields, config, per_layer, hidden, vocabulary, experts)
     if count is None:
         return {**known, "weight_dtype": ""}
@@ -64,8 +106,14 @@ def count_parameters(fields: Fields, config: Mapping[str, Any], per_layer: list[
     return {**known, "parameters": total, "active_parameters": active, **_weights(fields, config, count)}
 
 
-def _count(fields: Fields, config: Mapping[str, Any], per_layer: list[list[Layer]], hidden: Any, vocabulary: Any,
-           experts: Experts | None) -> Count | None:
+def _count(
+    fields: Fields,
+    config: Mapping[str, Any],
+    per_layer: list[list[Layer]],
+    hidden: Any,
+    vocabulary: Any,
+    experts: Experts | None,
+) -> Count | None:
     widths = _dense_widths(fields, len(per_layer))
     if not isinstance(hidden, int) or not isinstance(vocabulary, int) or widths is None:
         return None
@@ -157,15 +205,23 @@ def _one(value: Any) -> Any:
 
 def _experts(fields: Fields) -> Experts | None:
     number = fields.get(*_EXPERT_COUNTS)
-    chosen = _one(fields.get("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "experts_per_token",
-                             "moe_k", "moe_topk"))
+    chosen = _one(
+        fields.get(
+            "num_experts_per_tok", "num_experts_per_token", "top_k_experts", "experts_per_token", "moe_k", "moe_topk"
+        )
+    )
     width = _one(fields.get("moe_intermediate_size", "expert_intermediate_size", "intermediate_size"))
     if not all(isinstance(x, int) and x > 0 for x in (number, chosen, width)) or number < 2 or chosen > number:
         return None
-    stated = fields.get("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim",
-                        "shared_intermediate_size")
-    several = _one(fields.get("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert",
-                              default=0))
+    stated = fields.get(
+        "shared_expert_intermediate_size",
+        "moe_shared_expert_intermediate_size",
+        "share_expert_dim",
+        "shared_intermediate_size",
+    )
+    several = _one(
+        fields.get("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert", default=0)
+    )
     if fields.model_type == "llama4_text":
         several = 1
     shared = stated if isinstance(stated, int) else several * width if isinstance(several, int) else 0
@@ -180,8 +236,9 @@ def _expert_layers(fields: Fields, layers: int) -> list[bool]:
         return [word == "moe" for word in words]
     if isinstance(words := fields.get("mlp_layer_types"), list):
         return [word == "sparse" for word in words[:layers]]
-    frequency = fields.get("moe_layer_freq", "decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval",
-                           default=1)
+    frequency = fields.get(
+        "moe_layer_freq", "decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval", default=1
+    )
     if isinstance(frequency, list):
         return [bool(flag) for flag in frequency[:layers]]
     if (period := fields.get("expert_layer_period")) is not None:
@@ -197,8 +254,17 @@ def _dense_widths(fields: Fields, layers: int) -> list[float] | None:
     if (blocks := fields.get("block_configs")) is not None:
         hidden = fields.get("hidden_size", default=0)
         return [_nas_width((block.get("ffn") or {}), hidden) for block in blocks]
-    width = fields.get("intermediate_size_mlp", "dense_intermediate_size", "intermediate_size", "ffn_dim", "n_inner",
-                       "d_ff", "decoder_ffn_dim", "ffn_hidden_size", "block_ff_dim")
+    width = fields.get(
+        "intermediate_size_mlp",
+        "dense_intermediate_size",
+        "intermediate_size",
+        "ffn_dim",
+        "n_inner",
+        "d_ff",
+        "decoder_ffn_dim",
+        "ffn_hidden_size",
+        "block_ff_dim",
+    )
     if fields.model_type == "lfm2" and isinstance(width, int) and fields.get("block_auto_adjust_ff_dim"):
         unit = fields.get("block_multiple_of", default=256)
         width = unit * -(-int(2 * width / 3 * fields.get("block_ffn_dim_multiplier", default=1)) // unit)
@@ -214,7 +280,8 @@ def _dense_widths(fields: Fields, layers: int) -> list[float] | None:
         return None
     if fields.model_type == "nemotron_h":
         words = fields.get("hybrid_override_pattern") or [
-            "-" if word == "mlp" else "x" for word in fields.get("layers_block_type", default=[])]
+            "-" if word == "mlp" else "x" for word in fields.get("layers_block_type", default=[])
+        ]
         return [width if word == "-" else 0 for word in words]
     return [width] * layers
 
@@ -229,8 +296,12 @@ def _nas_width(ffn: Mapping[str, Any], hidden: int) -> float:
 def _weights(fields: Fields, config: Mapping[str, Any], count: Count) -> dict[str, Any]:
     """Bytes of the weights: what is quantised by the file's own account, the rest in the model's precision."""
     quantised = config.get("quantization_config") or fields.get("quantization_config")
-    parts = {"embedding": count.embedding + count.lookup, "mixing": count.mixing, "dense": count.dense,
-             "routed": count.routed}
+    parts = {
+        "embedding": count.embedding + count.lookup,
+        "mixing": count.mixing,
+        "dense": count.dense,
+        "routed": count.routed,
+    }
     if not isinstance(quantised, Mapping):
         return {"weight_dtype": "bf16"}
     if quantised.get("quant_method") == "modelopt":
@@ -241,8 +312,10 @@ def _weights(fields: Fields, config: Mapping[str, Any], count: Count) -> dict[st
     elif method == "fp8":
         name, kept = "fp8", ("embedding",)
     elif method == "compressed-tensors" and any("self_attn" in str(rule) for rule in quantised.get("ignore", ())):
-        name, kept = ("mxfp4" if "mxfp4" in str(quantised.get("format")) else "int4_group32"), (
-            "embedding", "mixing", "dense")
+        name, kept = (
+            ("mxfp4" if "mxfp4" in str(quantised.get("format")) else "int4_group32"),
+            ("embedding", "mixing", "dense"),
+        )
     else:
         return {"weight_dtype": ""}
     routed = "mxfp4" if fields.get("expert_dtype") == "fp4" else name
@@ -260,7 +333,8 @@ def _modelopt_weights(quantised: Mapping[str, Any], parts: dict[str, float]) -> 
     for group in (quantised.get("config_groups") or {}).values():
         weights, targets = group.get("weights") or {}, " ".join(map(str, group.get("targets") or ()))
         name = {(4, "float", 16): "nvfp4", (8, "float", None): "fp8"}.get(
-            (weights.get("num_bits"), weights.get("type"), weights.get("group_size")))
+            (weights.get("num_bits"), weights.get("type"), weights.get("group_size"))
+        )
         if name is None:
             return {"weight_dtype": ""}
         for part, words in _TARGET_WORDS.items():

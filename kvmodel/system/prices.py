@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from kvmodel.quantity import Positive, Quantity, Record, Seconds
+from kvmodel.quantity import Quantity, Record
 from kvmodel.system.prompt_cache import PromptCachePlan
 
 PerByte = Annotated[Any, Quantity("USD/B", ge=0, le=1e-3)]

@@ -11,5 +11,8 @@ class Cxl(StorageTier):
 
     kind: Literal["cxl"] = "cxl"
     abilities: ClassVar[Mapping[str, bool]] = {
-        "host_addressable": True, "gpu_consumable": False, "survives_process": False, "survives_power_loss": False,
+        "host_addressable": True,
+        "gpu_consumable": False,
+        "survives_process": False,
+        "survives_power_loss": False,
     }

@@ -11,5 +11,8 @@ class Dram(StorageTier):
 
     kind: Literal["dram"] = "dram"
     abilities: ClassVar[Mapping[str, bool]] = {
-        "host_addressable": True, "gpu_consumable": False, "survives_process": False, "survives_power_loss": False,
+        "host_addressable": True,
+        "gpu_consumable": False,
+        "survives_process": False,
+        "survives_power_loss": False,
     }

@@ -12,7 +12,10 @@ class Nvme(StorageTier):
 
     kind: Literal["nvme"] = "nvme"
     abilities: ClassVar[Mapping[str, bool]] = {
-        "host_addressable": False, "gpu_consumable": False, "survives_process": True, "survives_power_loss": True,
+        "host_addressable": False,
+        "gpu_consumable": False,
+        "survives_process": True,
+        "survives_power_loss": True,
     }
 
     rated_writes: Bytes | None = None

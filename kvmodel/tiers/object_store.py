@@ -11,5 +11,8 @@ class ObjectStore(StorageTier):
 
     kind: Literal["object_store"] = "object_store"
     abilities: ClassVar[Mapping[str, bool]] = {
-        "host_addressable": False, "gpu_consumable": False, "survives_process": True, "survives_power_loss": True,
+        "host_addressable": False,
+        "gpu_consumable": False,
+        "survives_process": True,
+        "survives_power_loss": True,
     }

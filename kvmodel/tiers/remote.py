@@ -11,5 +11,8 @@ class Remote(StorageTier):
 
     kind: Literal["remote"] = "remote"
     abilities: ClassVar[Mapping[str, bool]] = {
-        "host_addressable": False, "gpu_consumable": False, "survives_process": True, "survives_power_loss": False,
+        "host_addressable": False,
+        "gpu_consumable": False,
+        "survives_process": True,
+        "survives_power_loss": False,
     }

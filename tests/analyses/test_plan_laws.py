@@ -43,7 +43,8 @@ def test_populations_sum_to_the_total(table, step):
 def test_chain_only_loses(table):
     for arm in ("no_reuse", "local_reuse", "all_tiers"):
         ceiling, resident, timely = (
-            table.value(f"reuse.{step}", arm=arm, tier="", population="") for step in ("ceiling", "resident", "timely"))
+            table.value(f"reuse.{step}", arm=arm, tier="", population="") for step in ("ceiling", "resident", "timely")
+        )
         assert 0 <= timely <= resident <= ceiling + 1e-12 <= 1
 
 
@@ -68,17 +69,32 @@ def test_capacity_multiplies_up(table):
 
 def test_no_reuse_offered_is_the_no_reuse_arm_exactly():
     """Sessions of one turn without a shared prefix: nothing was ever computed before."""
-    text_changes = {"workload": {"once": {
-        "kind": "sessions", "arrivals": "2 /s", "first_tokens": {"lognormal": {"median": 1000, "p90": 4000}},
-        "new_tokens": 0, "output_tokens": 100, "turns": 1, "pauses": {"none": {"constant": "1 s"}}}}}
+    text_changes = {
+        "workload": {
+            "once": {
+                "kind": "sessions",
+                "arrivals": "2 /s",
+                "first_tokens": {"lognormal": {"median": 1000, "p90": 4000}},
+                "new_tokens": 0,
+                "output_tokens": 100,
+                "turns": 1,
+                "pauses": {"none": {"constant": "1 s"}},
+            }
+        }
+    }
     found = planned(**text_changes)
-    same = [row.quantity for row in found.select(arm="no_reuse")
-            if row.quantity.startswith(("latency.", "goodput.", "reuse.")) and not row.population]
+    same = [
+        row.quantity
+        for row in found.select(arm="no_reuse")
+        if row.quantity.startswith(("latency.", "goodput.", "reuse.")) and not row.population
+    ]
     assert len(same) > 8
     for quantity in same:
         for arm in ("local_reuse", "all_tiers"):
-            np.testing.assert_array_equal(found.value(quantity, arm=arm, tier="", population=""),
-                                          found.value(quantity, arm="no_reuse", tier="", population=""))
+            np.testing.assert_array_equal(
+                found.value(quantity, arm=arm, tier="", population=""),
+                found.value(quantity, arm="no_reuse", tier="", population=""),
+            )
 
 
 def test_free_and_instant_tiers_give_the_ceiling():
@@ -91,16 +107,19 @@ def test_free_and_instant_tiers_give_the_ceiling():
 @settings(max_examples=8)
 @given(small=st.floats(1e9, 3e12), factor=st.floats(1.0, 50.0), chain=st.sampled_from(["inclusive", "exclusive"]))
 def test_more_capacity_never_lowers_ceiling_or_resident(small, factor, chain):
-    less, more = (planned(tiers__dram__capacity=c, compare=["all_tiers"], slo=None,
-                          policy={"chain": chain}) for c in (small, small * factor))
+    less, more = (
+        planned(tiers__dram__capacity=c, compare=["all_tiers"], slo=None, policy={"chain": chain})
+        for c in (small, small * factor)
+    )
     for step in ("reuse.ceiling", "reuse.resident"):
         low, high = (t.value(step, arm="all_tiers", tier="", population="") for t in (less, more))
         assert high >= low - 2e-3
 
 
 def test_longer_drives_life_with_fewer_writes():
-    everything, second = (planned(policy={"admission": {"second_use": flag}}, compare=["all_tiers"], slo=None)
-                          for flag in (False, True))
+    everything, second = (
+        planned(policy={"admission": {"second_use": flag}}, compare=["all_tiers"], slo=None) for flag in (False, True)
+    )
     assert second.value("endurance.write_rate", tier="nvme") < everything.value("endurance.write_rate", tier="nvme")
     for found in (everything, second):
         life = found.value("endurance.lifetime", tier="nvme")
@@ -118,20 +137,23 @@ def test_a_hit_that_loses_is_recomputed_and_not_timely():
 
 def test_a_model_that_does_not_fit_says_what_would():
     found = planned(model={"preset": "llama-3.1-70b"})
-    row, = found.select(quantity="capacity.hbm_pool").rows
+    (row,) = found.select(quantity="capacity.hbm_pool").rows
     assert row.value < 0
     # 141.1 GB of bf16 weights; one GPU gives 81,559 MiB x 0.9 - 4 GB = 73.0 GB, two give 145.9 GB
     assert "tensor_parallel 2 would fit" in row.flags[0]
     assert not found.select(quantity="cost.per_qualified_session").rows
 
 
-@pytest.mark.parametrize(("change", "named"), [
-    ({"prices": {}}, "prices.gpu"),
-    ({"prices__dram": None}, "prices.dram"),
-    ({"tiers__dram": {"kind": "dram", "capacity": "1 TiB"}}, "tiers.dram.read_bandwidth"),
-    ({"tiers__dram": {"kind": "dram", "read_bandwidth": "1 GB/s"}}, "tiers.dram.capacity"),
-    ({"tiers__nvme": {"kind": "nvme", "capacity": "1 TB", "read_bandwidth": "5 GB/s"}}, "tiers.nvme.rated_writes"),
-])
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"prices": {}}, "prices.gpu"),
+        ({"prices__dram": None}, "prices.dram"),
+        ({"tiers__dram": {"kind": "dram", "capacity": "1 TiB"}}, "tiers.dram.read_bandwidth"),
+        ({"tiers__dram": {"kind": "dram", "read_bandwidth": "1 GB/s"}}, "tiers.dram.capacity"),
+        ({"tiers__nvme": {"kind": "nvme", "capacity": "1 TB", "read_bandwidth": "5 GB/s"}}, "tiers.nvme.rated_writes"),
+    ],
+)
 def test_a_missing_number_is_refused_by_name(change, named):
     with pytest.raises(MissingNumberError, match=named.replace(".", r"\.")):
         planned(**change)
@@ -144,7 +166,7 @@ def test_sweeps_equal_single_runs():
     singles = [planned(tiers__dram__capacity=value) for value in values]
     for row in swept:
         for i, single in enumerate(singles):
-            alone, = (r for r in single if r.key == row.key)
+            (alone,) = (r for r in single if r.key == row.key)
             np.testing.assert_allclose(np.broadcast_to(row.value, (3,))[i], alone.value, rtol=1e-9, equal_nan=True)
 
 
@@ -152,8 +174,10 @@ def test_prices_drawn_leave_everything_else_alone():
     drawn = planned(uncertain={"prices.nvme": {"loguniform": ["0.1 USD/GB", "0.4 USD/GB"]}}, monte_carlo={"draws": 50})
     alone = planned()
     assert np.ndim(drawn.value("reuse.timely", arm="all_tiers", tier="", population="")) <= 1
-    np.testing.assert_allclose(np.unique(drawn.value("reuse.timely", arm="all_tiers", tier="", population="")),
-                               alone.value("reuse.timely", arm="all_tiers", tier="", population=""))
+    np.testing.assert_allclose(
+        np.unique(drawn.value("reuse.timely", arm="all_tiers", tier="", population="")),
+        alone.value("reuse.timely", arm="all_tiers", tier="", population=""),
+    )
     cost = drawn.value("cost.rate", tier="nvme")
     assert cost.shape == (50,) and len(np.unique(cost)) == 50
 
@@ -164,7 +188,8 @@ def test_study_repr_says_what_it_is():
 
 def test_every_quantity_told_is_declared_with_its_dimension():
     limits = {"ttft": {"p95": "2 s"}, "tpot": {"p95": "50 ms"}, "end_to_end": {"p95": "30 s"}}
-    told = {row.quantity: row.unit for row in planned(slo=limits)}
+    split = {"policy": {"pinned": ["system"]}, "workload__chat__identity": {"adapter": 2}}
+    told = {row.quantity: row.unit for row in planned(slo=limits, **split)}
     assert told == QUANTITIES
 
 
@@ -184,13 +209,17 @@ def test_an_end_to_end_limit_only_takes_away():
     for arm in ("local_reuse", "all_tiers"):
         for quantity in ("goodput.largest_session_rate", "latency.qualified"):
             assert within.value(quantity, arm=arm) <= without.value(quantity, arm=arm) + 1e-12
-    assert without.value("latency.ttft_in_time", arm="all_tiers") == within.value("latency.ttft_in_time", arm="all_tiers")
+    assert without.value("latency.ttft_in_time", arm="all_tiers") == within.value(
+        "latency.ttft_in_time", arm="all_tiers"
+    )
 
 
 def test_the_operating_rate_is_within_the_largest(table):
     for arm in ("local_reuse", "all_tiers"):
-        largest, operating, qualified = (table.value(f"goodput.{name}", arm=arm) for name in (
-            "largest_session_rate", "operating_rate", "qualified_sessions_per_second"))
+        largest, operating, qualified = (
+            table.value(f"goodput.{name}", arm=arm)
+            for name in ("largest_session_rate", "operating_rate", "qualified_sessions_per_second")
+        )
         assert 0 < qualified <= operating <= largest
 
 
@@ -200,4 +229,5 @@ def test_a_tier_of_every_instance_is_a_share_of_its_devices():
     assert split.value("capacity.bytes", tier="dram") == shared.value("capacity.bytes", tier="dram")
     assert split.value("cost.rate", tier="dram") == shared.value("cost.rate", tier="dram")
     assert 2 * split.value("capacity.retained_tokens", tier="dram") == pytest.approx(
-        shared.value("capacity.retained_tokens", tier="dram"))
+        shared.value("capacity.retained_tokens", tier="dram")
+    )

@@ -21,11 +21,29 @@ from kvmodel.presets import catalogue
 from kvmodel.system.llm import Llm
 from tests.system.test_config_json import rows
 
-KEYS = {"model", "attention", "growing_bytes_per_token", "indexer_bytes_per_token", "growing_up_to_tokens",
-        "bytes_per_token_below_window", "fixed_bytes_per_sequence", "sequence_bytes", "per_rank"}
+KEYS = {
+    "model",
+    "attention",
+    "growing_bytes_per_token",
+    "indexer_bytes_per_token",
+    "growing_up_to_tokens",
+    "bytes_per_token_below_window",
+    "fixed_bytes_per_sequence",
+    "sequence_bytes",
+    "per_rank",
+}
 RANK_KEYS = {"growing_bytes_per_token", "indexer_bytes_per_token", "fixed_bytes_per_sequence", "replication"}
-ENGINE_KEYS = {"kind", "version", "block_tokens", "page_bytes", "blocks", "tokens", "concurrency_at_max_model_len",
-               "wasted_fraction", "reuse_granularity_tokens"}
+ENGINE_KEYS = {
+    "kind",
+    "version",
+    "block_tokens",
+    "page_bytes",
+    "blocks",
+    "tokens",
+    "concurrency_at_max_model_len",
+    "wasted_fraction",
+    "reuse_granularity_tokens",
+}
 
 
 def test_fixed_keys() -> None:
@@ -78,8 +96,12 @@ def test_every_collected_file_is_exact(reference_data) -> None:
     assert wrong == {} and all("Llama-4" in file for file in all_layers)
 
 
-@given(name=st.sampled_from(catalogue.names("llms")), extra=st.integers(0, 10**7), below=st.floats(0, 1),
-       dtype=st.sampled_from(["bf16", "fp8"]))
+@given(
+    name=st.sampled_from(catalogue.names("llms")),
+    extra=st.integers(0, 10**7),
+    below=st.floats(0, 1),
+    dtype=st.sampled_from(["bf16", "fp8"]),
+)
 def test_the_figures_add_up_to_the_sequence(name: str, extra: int, below: float, dtype: str) -> None:
     """sequence_bytes = growing · min(n, growing_up_to) + indexer · n + bounded: the last is what windows hold, and past
     all of them it is fixed_bytes_per_sequence."""
@@ -89,18 +111,25 @@ def test_the_figures_add_up_to_the_sequence(name: str, extra: int, below: float,
     limit = answer["growing_up_to_tokens"] or float("inf")
     for n in (max(longest, 1) + extra, max(1, int(below * longest))):
         rest = kv_size(name, n, kv_dtype=dtype)["sequence_bytes"] - (
-            answer["growing_bytes_per_token"] * min(n, limit) + answer["indexer_bytes_per_token"] * n)
+            answer["growing_bytes_per_token"] * min(n, limit) + answer["indexer_bytes_per_token"] * n
+        )
         if n >= longest:
             assert rest == pytest.approx(answer["fixed_bytes_per_sequence"], rel=1e-12, abs=1e-3)
         assert -1e-3 <= rest <= answer["fixed_bytes_per_sequence"] + 1e-3
 
 
-@pytest.mark.parametrize(("name", "growing", "indexer", "up_to", "below"), [
-    ("deepseek-v3.2", 70_272, 61 * 256, None, 85_888), ("glm-5.2", 89_856, 21 * 256, None, 95_232),
-    ("mistral-7b-v0.1", 131_072, 0, 4096, 131_072), ("phi-3-mini-4k", 393_216, 0, 2047, 393_216),
-    ("llama-4-scout-17b-16e", 49_152, 0, None, 196_608), ("llama-3.1-8b", 131_072, 0, None, 131_072),
-    ("mamba-2.8b", 0, 0, None, 0),
-])
+@pytest.mark.parametrize(
+    ("name", "growing", "indexer", "up_to", "below"),
+    [
+        ("deepseek-v3.2", 70_272, 61 * 256, None, 85_888),
+        ("glm-5.2", 89_856, 21 * 256, None, 95_232),
+        ("mistral-7b-v0.1", 131_072, 0, 4096, 131_072),
+        ("phi-3-mini-4k", 393_216, 0, 2047, 393_216),
+        ("llama-4-scout-17b-16e", 49_152, 0, None, 196_608),
+        ("llama-3.1-8b", 131_072, 0, None, 131_072),
+        ("mamba-2.8b", 0, 0, None, 0),
+    ],
+)
 def test_what_each_token_adds(name: str, growing: int, indexer: int, up_to: int | None, below: int) -> None:
     answer = kv_size(name)
     assert (answer["growing_bytes_per_token"], answer["indexer_bytes_per_token"]) == (growing, indexer)
@@ -109,8 +138,12 @@ def test_what_each_token_adds(name: str, growing: int, indexer: int, up_to: int 
 
 def test_windows_of_several_lengths_grow_together_up_to_the_shortest() -> None:
     shape = {"kv_heads": 1, "k_dim": 64, "v_dim": 64}
-    llm = Llm(attention=[{"kind": "sliding_window", "layers": 2, "window": 100, **shape},
-                         {"kind": "sliding_window", "layers": 1, "window": 300, **shape}])
+    llm = Llm(
+        attention=[
+            {"kind": "sliding_window", "layers": 2, "window": 100, **shape},
+            {"kind": "sliding_window", "layers": 1, "window": 300, **shape},
+        ]
+    )
     answer = kv_size(llm, [100, 200, 1000])
     assert (answer["growing_bytes_per_token"], answer["growing_up_to_tokens"]) == (3 * 256, 100)
     assert answer["fixed_bytes_per_sequence"] == 200 * 256
@@ -133,10 +166,15 @@ def test_the_fastest_growing_pipeline_stage() -> None:
         kv_size("deepseek-v3", pp=80)
 
 
-@pytest.mark.parametrize(("settings", "growing", "replication"), [
-    ({"tp": 8}, 70_272, 8), ({"tp": 8, "dcp": 8}, 70_272 / 8, 1), ({"tp": 8, "dp_attention": 8}, 70_272, 1),
-    ({"kv_dtype": "fp8"}, 35_136, 1),
-])
+@pytest.mark.parametrize(
+    ("settings", "growing", "replication"),
+    [
+        ({"tp": 8}, 70_272, 8),
+        ({"tp": 8, "dcp": 8}, 70_272 / 8, 1),
+        ({"tp": 8, "dp_attention": 8}, 70_272, 1),
+        ({"kv_dtype": "fp8"}, 35_136, 1),
+    ],
+)
 def test_latents_under_parallelism(settings: dict, growing: float, replication: float) -> None:
     """DeepSeek-V3: the latent is copied on every rank unless the context is spread (vllm#26877)."""
     rank = kv_size("deepseek-v3", **settings)["per_rank"]
@@ -151,21 +189,32 @@ def test_key_and_value_types_may_differ() -> None:
 def test_every_way_to_name_a_model(tmp_path: Path) -> None:
     config = {"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 8}
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    answers = [kv_size(model)["growing_bytes_per_token"]
-               for model in (config, tmp_path, str(tmp_path), str(tmp_path / "config.json"), model_of(config))]
+    answers = [
+        kv_size(model)["growing_bytes_per_token"]
+        for model in (config, tmp_path, str(tmp_path), str(tmp_path / "config.json"), model_of(config))
+    ]
     assert set(answers) == {4 * 1024 * 2 * 2}
 
 
-@pytest.mark.parametrize(("settings", "words"), [
-    ({"model": "llama-3.1-7b"}, "did you mean 'llama-3.1-"), ({"model": "./none.json"}, "no such file"),
-    ({"kv_dtype": "fp7"}, "fp7"), ({"engine": "vlm"}, "did you mean 'vllm'"), ({"tp": 0}, "tp must be"),
-    ({"tp": 4, "dcp": 3}, "dcp 3 must divide"), ({"tp": 4, "dp_attention": 3}, "dp_attention 3 must divide"),
-    ({"tokens": -1}, "not negative"), ({"tokens": float("nan")}, "finite"),
-    ({"engine": "llamacpp", "max_batched_tokens": 1}, "max_batched_tokens: not a setting of llamacpp"),
-    ({"block_tokens": 16}, "no engine is named"), ({"engine": "vllm", "block_tokens": 0}, "block_tokens"),
-    ({"engine": "vllm", "gpu": "h100-sxm", "model": "llama-3.1-405b"}, "does not fit"),
-    ({"engine": "vllm", "memory": -1.0}, "more than 0"),
-])
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"model": "llama-3.1-7b"}, "did you mean 'llama-3.1-"),
+        ({"model": "./none.json"}, "no such file"),
+        ({"kv_dtype": "fp7"}, "fp7"),
+        ({"engine": "vlm"}, "did you mean 'vllm'"),
+        ({"tp": 0}, "tp must be"),
+        ({"tp": 4, "dcp": 3}, "dcp 3 must divide"),
+        ({"tp": 4, "dp_attention": 3}, "dp_attention 3 must divide"),
+        ({"tokens": -1}, "not negative"),
+        ({"tokens": float("nan")}, "finite"),
+        ({"engine": "llamacpp", "max_batched_tokens": 1}, "max_batched_tokens: not a setting of llamacpp"),
+        ({"block_tokens": 16}, "no engine is named"),
+        ({"engine": "vllm", "block_tokens": 0}, "block_tokens"),
+        ({"engine": "vllm", "gpu": "h100-sxm", "model": "llama-3.1-405b"}, "does not fit"),
+        ({"engine": "vllm", "memory": -1.0}, "more than 0"),
+    ],
+)
 def test_refusals_say_what_to_mend(settings: dict, words: str) -> None:
     with pytest.raises(KvmodelError, match=words.replace(".", r"\.")):
         kv_size(**{"model": "llama-3.1-8b", **settings})
@@ -187,8 +236,23 @@ def test_settings_are_passed_on() -> None:
 
 
 def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    status = run(["size", "gpt-oss-120b", "--tokens", "1k", "--tokens", "131072", "--tp", "8", "--engine", "vllm",
-                  "--memory", "40 GiB", "--json"])
+    status = run(
+        [
+            "size",
+            "gpt-oss-120b",
+            "--tokens",
+            "1k",
+            "--tokens",
+            "131072",
+            "--tp",
+            "8",
+            "--engine",
+            "vllm",
+            "--memory",
+            "40 GiB",
+            "--json",
+        ]
+    )
     answer = json.loads(capsys.readouterr().out)
     assert status == 0 and answer["sequence_bytes"]["1000"] == 36_864_000 + 18 * 128 * 2048
     assert answer["engine"]["blocks"] == 40 * 2**30 // (18 * 16 * 256)
@@ -196,10 +260,16 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "36,864 B/token" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", [["size", "nothing-like-it"], ["size", "llama-3.1-8b", "--tokens", "20 GB"],
-                                   ["size", "llama-3.1-8b", "--memory", "2G", "--engine", "vllm"],
-                                   ["size", "llama-3.1-8b", "--memory", "2 GB", "--gpu", "h100-sxm"],
-                                   ["evaluate", "no-such-file.json"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["size", "nothing-like-it"],
+        ["size", "llama-3.1-8b", "--tokens", "20 GB"],
+        ["size", "llama-3.1-8b", "--memory", "2G", "--engine", "vllm"],
+        ["size", "llama-3.1-8b", "--memory", "2 GB", "--gpu", "h100-sxm"],
+        ["evaluate", "no-such-file.json"],
+    ],
+)
 def test_bad_command_lines_end_in_one_message(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(words) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
@@ -222,25 +292,52 @@ def test_case_file(reference_data, capsys: pytest.CaptureFixture[str]) -> None:
     assert sum(row["cases"] for row in summary(results)) == len(results)
 
 
-CASE = {"id": "a", "engine": "vllm", "engine_version": "0.11.0", "model": "Qwen/Qwen3-8B", "kv_dtype": "bf16", "tp": 1,
-        "block_size": 16, "available_kv_bytes": 147_456 * 16_000, "tokens": 16_000}
+CASE = {
+    "id": "a",
+    "engine": "vllm",
+    "engine_version": "0.11.0",
+    "model": "Qwen/Qwen3-8B",
+    "kv_dtype": "bf16",
+    "tp": 1,
+    "block_size": 16,
+    "available_kv_bytes": 147_456 * 16_000,
+    "tokens": 16_000,
+}
 
 
-@pytest.mark.parametrize(("change", "verdict"), [
-    ({}, "reproduced"), ({"tokens": 16_016}, "reproduced"), ({"tokens": 17_000}, "mismatch"),
-    ({"tp": 2, "tokens": 31_700}, "explained mismatch"), ({"model": "nobody/knows"}, "not modelled"),
-    ({"kind": "unheard_of"}, "not modelled"), ({"kv_dtype": "fp3"}, "not modelled"),
-    ({"kind": "required_for_max_len", "max_model_len": 16_000}, "reproduced"),
-    ({"kind": "estimated_max_len"}, "reproduced"), ({"engine": "tensorrt-llm"}, "reproduced"),
-    ({"tokens": 17_000, "approximate": True}, "explained mismatch"), ({"available_kv_bytes": None}, "not modelled"),
-    ({"model": "x", "note": "36 layers, 8 KV heads, head_dim 128"}, "reproduced"),
-])
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({}, "reproduced"),
+        ({"tokens": 16_016}, "reproduced"),
+        ({"tokens": 17_000}, "mismatch"),
+        ({"tp": 2, "tokens": 31_700}, "explained mismatch"),
+        ({"model": "nobody/knows"}, "not modelled"),
+        ({"kind": "unheard_of"}, "not modelled"),
+        ({"kv_dtype": "fp3"}, "not modelled"),
+        ({"kind": "required_for_max_len", "max_model_len": 16_000}, "reproduced"),
+        ({"kind": "estimated_max_len"}, "reproduced"),
+        ({"engine": "tensorrt-llm"}, "reproduced"),
+        ({"tokens": 17_000, "approximate": True}, "explained mismatch"),
+        ({"available_kv_bytes": None}, "not modelled"),
+        ({"model": "x", "note": "36 layers, 8 KV heads, head_dim 128"}, "reproduced"),
+    ],
+)
 def test_verdicts(change: dict, verdict: str, tmp_path: Path) -> None:
     assert evaluate_case({**CASE, **change}, tmp_path).verdict == verdict
 
 
-@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B-FP8", "Qwen3-8B-AWQ", "unsloth/Qwen3-8B-GGUF",
-                                   "nvidia/Qwen3-8B-NVFP4", "Qwen3-8B (W4A16)", "Qwen/Qwen3-8B-Base"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        "Qwen/Qwen3-8B-FP8",
+        "Qwen3-8B-AWQ",
+        "unsloth/Qwen3-8B-GGUF",
+        "nvidia/Qwen3-8B-NVFP4",
+        "Qwen3-8B (W4A16)",
+        "Qwen/Qwen3-8B-Base",
+    ],
+)
 def test_tuning_and_weight_format_do_not_change_the_geometry(model: str, tmp_path: Path) -> None:
     assert evaluate_case({**CASE, "model": model}, tmp_path).verdict == "reproduced"
 

@@ -16,17 +16,42 @@ from kvmodel.formulas.kv_size import ENCODINGS, Precision
 SMALL = st.integers(1, 64)
 DIM = st.sampled_from([16, 64, 80, 128, 192, 256, 512])
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
-    "layers": st.integers(1, 100), "kv_heads": SMALL, "query_heads": SMALL, "k_dim": DIM, "v_dim": DIM,
-    "window": st.integers(1, 10_000), "chunk": st.integers(1, 10_000), "latent_dim": DIM, "rope_dim": st.just(16),
-    "selected_tokens": st.sampled_from([0, 2048]), "dim": DIM, "pool": st.integers(1, 8),
-    "ratio": st.sampled_from([0, 4, 128]), "index_dim": st.sampled_from([0, 128]),
+    "layers": st.integers(1, 100),
+    "kv_heads": SMALL,
+    "query_heads": SMALL,
+    "k_dim": DIM,
+    "v_dim": DIM,
+    "window": st.integers(1, 10_000),
+    "chunk": st.integers(1, 10_000),
+    "latent_dim": DIM,
+    "rope_dim": st.just(16),
+    "selected_tokens": st.sampled_from([0, 2048]),
+    "dim": DIM,
+    "pool": st.integers(1, 8),
+    "ratio": st.sampled_from([0, 4, 128]),
+    "index_dim": st.sampled_from([0, 128]),
     "encoder_tokens": st.integers(0, 6000),
-    "heads": SMALL, "key_dim": DIM, "value_dim": DIM, "key_heads": SMALL, "conv_kernel": st.integers(1, 5),
-    "groups": st.integers(1, 8), "inner": st.integers(1, 8192), "state": st.integers(1, 256),
-    "channels": st.integers(1, 4096), "index_heads": SMALL, "selected_entries": st.sampled_from([0, 512]),
+    "heads": SMALL,
+    "key_dim": DIM,
+    "value_dim": DIM,
+    "key_heads": SMALL,
+    "conv_kernel": st.integers(1, 5),
+    "groups": st.integers(1, 8),
+    "inner": st.integers(1, 8192),
+    "state": st.integers(1, 256),
+    "channels": st.integers(1, 4096),
+    "index_heads": SMALL,
+    "selected_entries": st.sampled_from([0, 512]),
 }
-PRECISIONS = st.sampled_from([Precision(), Precision(*["fp16"] * 5), Precision("fp8", "fp8", "f32", "bf16", "fp8"),
-                              Precision("q8_0", "q4_0", "f32", "f32", "fp8"), Precision("nvfp4", "nvfp4")])
+PRECISIONS = st.sampled_from(
+    [
+        Precision(),
+        Precision(*["fp16"] * 5),
+        Precision("fp8", "fp8", "f32", "bf16", "fp8"),
+        Precision("q8_0", "q4_0", "f32", "f32", "fp8"),
+        Precision("nvfp4", "nvfp4"),
+    ]
+)
 TOKENS = st.integers(0, 10**7)
 
 
@@ -39,8 +64,11 @@ any_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__
 
 
 def total(group: Any, tokens: Any, precision: Precision, tp: Any = 1) -> Any:
-    return (group.growing_bytes_per_token(precision, tp) * np.asarray(tokens, float)
-            + group.bounded_bytes(tokens, precision, tp) + group.state_bytes(precision, tp))
+    return (
+        group.growing_bytes_per_token(precision, tp) * np.asarray(tokens, float)
+        + group.bounded_bytes(tokens, precision, tp)
+        + group.state_bytes(precision, tp)
+    )
 
 
 @any_kind
@@ -93,8 +121,11 @@ def test_storage_is_what_the_bytes_say(kind: type, data: st.DataObject) -> None:
     stored, tp = group.storage(precision, 2), 2
     growing = sum(s.layers * s.row_bytes for s in stored if s.role == "tokens")
     bounded = sum(s.layers * s.row_bytes * s.limit for s in stored if s.role in ("window", "chunk"))
-    state = sum(s.layers * s.row_bytes * (s.limit if s.role == "encoder" else 1)
-                for s in stored if s.role in ("state", "encoder"))
+    state = sum(
+        s.layers * s.row_bytes * (s.limit if s.role == "encoder" else 1)
+        for s in stored
+        if s.role in ("state", "encoder")
+    )
     np.testing.assert_allclose(growing, group.growing_bytes_per_token(precision, tp), rtol=1e-12)
     np.testing.assert_allclose(bounded, group.bounded_bytes(np.inf, precision, tp), rtol=1e-12)
     np.testing.assert_allclose(state, group.state_bytes(precision, tp), rtol=1e-12)

@@ -19,8 +19,11 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = ROOT / "examples" / "agents_on_h100" / "study.yaml"
-SWEEP = ("--set", "sweep={tiers.dram.capacity: {geomspace: [256 GiB, 4 TiB, 10]}, "
-         "deployment.prefill.mfu: {linspace: [0.3, 0.6, 10]}}")
+SWEEP = (
+    "--set",
+    "sweep={tiers.dram.capacity: {geomspace: [256 GiB, 4 TiB, 10]}, "
+    "deployment.prefill.mfu: {linspace: [0.3, 0.6, 10]}}",
+)
 # name -> (arguments, bar in CPU seconds)
 COMMANDS = {
     "version": (["--version"], 0.35),
@@ -70,7 +73,9 @@ def main() -> None:
         run(arguments)  # warm byte code and caches
         runs = [run(arguments) for _ in range(3)]
         cpu, peak = (statistics.median(column) for column in zip(*runs, strict=True))
-        print(f"{name:<24}{cpu:>8.2f}{'' if bar is None else f'{bar:g}':>7}{cpu / unit:>15.1f}{peak:>10.0f}", flush=True)
+        print(
+            f"{name:<24}{cpu:>8.2f}{'' if bar is None else f'{bar:g}':>7}{cpu / unit:>15.1f}{peak:>10.0f}", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 
@@ -14,23 +15,42 @@ from tests.studies import STUDY
 BROKEN = {
     "unknown key": ("  prefill:", "  reserv: 4 GB\n  prefill:", ["deployment.reserv", "did you mean 'reserve'"]),
     "unknown key at the top": ("prices: {preset", "price: {preset", ["price", "did you mean 'prices'"]),
-    "unknown key in a tier": ("capacity: 256 GiB", "capacty: 256 GiB", ["tiers.dram.capacty", "did you mean 'capacity'"]),
-    "wrong dimension": ("capacity: 256 GiB", "capacity: 256 GiB/s", ["tiers.dram.capacity", "a size in bytes", "64 GiB"]),
+    "unknown key in a tier": (
+        "capacity: 256 GiB",
+        "capacty: 256 GiB",
+        ["tiers.dram.capacty", "did you mean 'capacity'"],
+    ),
+    "wrong dimension": (
+        "capacity: 256 GiB",
+        "capacity: 256 GiB/s",
+        ["tiers.dram.capacity", "a size in bytes", "64 GiB"],
+    ),
     "no unit after a multiple": ("capacity: 256 GiB", "capacity: 2G", ["GB (powers of 1000)", "GiB (powers of 1024)"]),
     "negative": ("arrivals: 0.2 /s", "arrivals: -0.2 /s", ["workload.chat.arrivals", "more than 0"]),
     "absurd": ("capacity: 256 GiB", "capacity: 1e30 B", ["tiers.dram.capacity", "at most"]),
     "a share above 1": ("mfu: 0.5", "mfu: 1.5", ["deployment.prefill.mfu", "at most 1"]),
-    "duplicate key": ("tensor_parallel: 1", "tensor_parallel: 1\n  tensor_parallel: 2", ["tensor_parallel", "duplicate"]),
+    "duplicate key": (
+        "tensor_parallel: 1",
+        "tensor_parallel: 1\n  tensor_parallel: 2",
+        ["tensor_parallel", "duplicate"],
+    ),
     "NO for a number": ("tensor_parallel: 1", "tensor_parallel: NO", ["deployment.tensor_parallel", "plain number"]),
     "base sixty": ("tensor_parallel: 1", "tensor_parallel: 1:30", ["deployment.tensor_parallel"]),
     "unknown preset": ("preset: ddr5-8ch", "preset: ddr5-8chx", ["ddr5-8chx", "did you mean 'ddr5-8ch'"]),
     "unknown kind": ("kind: dram, preset: ddr5-8ch", "kind: drum, preset: ddr5-8ch", ["drum", "dram"]),
     "tiers out of order": ("  hbm:  {kind: hbm}\n", "", ["first tier must be of kind hbm"]),
-    "two shared prefixes": ("slo:", "  more: {kind: shared_prefix, tokens: 1k tokens}\nslo:", ["several shared prefixes"]),
+    "two shared prefixes": (
+        "slo:",
+        "  more: {kind: shared_prefix, tokens: 1k tokens}\nslo:",
+        ["several shared prefixes"],
+    ),
     "prefix of nobody": ("variants: 20,", "variants: 20, used_by: [chta],", ["used_by", "chta"]),
     "two percentiles": ("ttft: {p95: 2 s}", "ttft: {p95: 2 s, p99: 3 s}", ["slo.ttft", "exactly one"]),
-    "half a law": ("{lognormal: {median: 300 tokens, p90: 2k tokens}}", "{lognormal: {median: 300 tokens}}",
-                   ["new_tokens", "p90, sigma or cv"]),
+    "half a law": (
+        "{lognormal: {median: 300 tokens, p90: 2k tokens}}",
+        "{lognormal: {median: 300 tokens}}",
+        ["new_tokens", "p90, sigma or cv"],
+    ),
     "tabs": ("  gpu:", "\tgpu:", ["spaces, not tabs"]),
     "unclosed": ("slo: {", "slo: {{", None),
     "GPUs do not divide": ("tensor_parallel: 1", "tensor_parallel: 4", ["whole multiple of tensor_parallel"]),
@@ -38,7 +58,11 @@ BROKEN = {
     "scientific prefill both ways": ("mfu: 0.5", "mfu: 0.5, seconds_per_token: 1 us/token", ["either mfu or"]),
     "swept path unknown": ("slo:", "sweep: {tiers.dram.capacty: [1 TiB, 2 TiB]}\nslo:", ["sweep", "capacity"]),
     "swept unit wrong": ("slo:", "sweep: {tiers.dram.capacity: [1 s, 2 s]}\nslo:", ["sweep", "a size in bytes"]),
-    "uncertain law unknown": ("slo:", "uncertain: {prices.dram: {lognormall: {median: 1 USD/GB}}}\nslo:", ["uncertain"]),
+    "uncertain law unknown": (
+        "slo:",
+        "uncertain: {prices.dram: {lognormall: {median: 1 USD/GB}}}\nslo:",
+        ["uncertain"],
+    ),
     "target of nothing": ("slo:", "targets: {endurance.lifetme: '>= 5 yr'}\nslo:", ["lifetme", "endurance.lifetime"]),
     "target without sign": ("slo:", "targets: {endurance.lifetime: 5 yr}\nslo:", ["targets", ">= value"]),
     "target in another unit": ("slo:", "targets: {endurance.lifetime: '>= 5 GB'}\nslo:", ["a time"]),
@@ -93,7 +117,7 @@ def test_not_a_study(kind, tmp_path, capsys):
     elif kind == "aliases":
         names = "abcdefghi"
         lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
-        lines += [f"{n}: &{n} [{', '.join(['*' + p] * 9)}]" for p, n in zip(names, names[1:], strict=False)]
+        lines += [f"{n}: &{n} [{', '.join(['*' + p] * 9)}]" for p, n in itertools.pairwise(names)]
         path.write_text("\n".join(lines), encoding="utf-8")
     elif kind == "list":
         path.write_text("- 1\n- 2\n", encoding="utf-8")
@@ -101,16 +125,19 @@ def test_not_a_study(kind, tmp_path, capsys):
     assert "study.yaml" in message and len(message.splitlines()) <= 3
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (["--set", "tiers.dram.capacty=1 TiB"], ["tiers.dram.capacty", "did you mean"]),
-    (["--set", "tiers.drm.capacity=1 TiB"], ["tiers.drm", "dram"]),
-    (["--set", "nonsense"], ["path=value"]),
-    (["--set", "tiers.dram.capacity=2 kg"], ["tiers.dram.capacity", "kg"]),
-    (["--scenario", "nope"], ["nope"]),
-    (["--set", "prices={}"], ["prices.gpu"]),
-    (["--set", "model.kv_dtype=fp7"], ["model.kv_dtype", "fp7"]),
-    (["--set", "deployment.gpu.flops={int4: 1 TFLOP/s}", "--set", "deployment.gpu.preset=null"], []),
-])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set", "tiers.dram.capacty=1 TiB"], ["tiers.dram.capacty", "did you mean"]),
+        (["--set", "tiers.drm.capacity=1 TiB"], ["tiers.drm", "dram"]),
+        (["--set", "nonsense"], ["path=value"]),
+        (["--set", "tiers.dram.capacity=2 kg"], ["tiers.dram.capacity", "kg"]),
+        (["--scenario", "nope"], ["nope"]),
+        (["--set", "prices={}"], ["prices.gpu"]),
+        (["--set", "model.kv_dtype=fp7"], ["model.kv_dtype", "fp7"]),
+        (["--set", "deployment.gpu.flops={int4: 1 TFLOP/s}", "--set", "deployment.gpu.preset=null"], []),
+    ],
+)
 def test_bad_options(arguments, words, tmp_path, capsys):
     path = tmp_path / "study.yaml"
     path.write_text(STUDY, encoding="utf-8")
@@ -119,14 +146,17 @@ def test_bad_options(arguments, words, tmp_path, capsys):
         assert word in message
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (["plna"], ["plan"]),
-    (["plan"], ["STUDY"]),
-    (["plan", "x.yaml", "--jsn"], ["--json"]),
-    (["presets", "show", "h100-sxn"], ["h100-sxm"]),
-    (["presets", "list", "gpu"], ["gpus"]),
-    (["schema", "studdy"], ["study"]),
-])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["plna"], ["plan"]),
+        (["plan"], ["STUDY"]),
+        (["plan", "x.yaml", "--jsn"], ["--json"]),
+        (["presets", "show", "h100-sxn"], ["h100-sxm"]),
+        (["presets", "list", "gpu"], ["gpus"]),
+        (["schema", "studdy"], ["study"]),
+    ],
+)
 def test_bad_words(arguments, words, capsys):
     message = attempt(capsys, *arguments)
     for word in words:

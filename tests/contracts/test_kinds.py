@@ -18,9 +18,13 @@ from tests.studies import STUDY, planned
 ABILITIES = ("host_addressable", "gpu_consumable", "survives_process", "survives_power_loss")
 STORAGE = [tier for tier in TIERS if tier is not Hbm]
 PARAMETERS = {
-    "exponential": {"mean": 700}, "hyperexponential": {"short_mean": 100, "long_mean": 2000, "long_share": 0.2},
-    "lognormal": {"median": 700, "p90": 4000}, "lomax": {"shape": 2.5, "scale": 900}, "uniform": [100, 900],
-    "loguniform": [100, 900], "empirical": {"quantiles": [50, 200, 700, 1500, 6000]},
+    "exponential": {"mean": 700},
+    "hyperexponential": {"short_mean": 100, "long_mean": 2000, "long_share": 0.2},
+    "lognormal": {"median": 700, "p90": 4000},
+    "lomax": {"shape": 2.5, "scale": 900},
+    "uniform": [100, 900],
+    "loguniform": [100, 900],
+    "empirical": {"quantiles": [50, 200, 700, 1500, 6000]},
 }
 
 
@@ -71,10 +75,16 @@ def test_a_law_is_a_distribution(law):
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.kind)
 def test_a_plan_runs_with_every_law(law):
     parameters = PARAMETERS[law.kind]
-    found = planned(workload__chat__new_tokens={law.kind: parameters}, compare=["all_tiers"], slo=None,
-                    workload__chat__pauses={"any": {"share": 1.0, law.kind: parameters}})
-    shares = [found.value(f"reuse.{step}", arm="all_tiers", tier="", population="")
-              for step in ("ceiling", "resident", "timely")]
+    found = planned(
+        workload__chat__new_tokens={law.kind: parameters},
+        compare=["all_tiers"],
+        slo=None,
+        workload__chat__pauses={"any": {"share": 1.0, law.kind: parameters}},
+    )
+    shares = [
+        found.value(f"reuse.{step}", arm="all_tiers", tier="", population="")
+        for step in ("ceiling", "resident", "timely")
+    ]
     assert 1 >= shares[0] >= shares[1] - 1e-12 >= shares[2] - 2e-12 > 0
 
 

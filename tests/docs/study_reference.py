@@ -49,8 +49,15 @@ def reference() -> str:
         for name in PARTS_OF_POPULATIONS if place == "workload" else ():
             lines += _record(records[name], named=name, without=_law_names())
     lines += _others(records, lines)
-    lines += ["", "### Laws", "", "| law | parameters | meaning |", "|---|---|---|",
-              "| `constant` | the value | Always this value. |", *_laws()]
+    lines += [
+        "",
+        "### Laws",
+        "",
+        "| law | parameters | meaning |",
+        "|---|---|---|",
+        "| `constant` | the value | Always this value. |",
+        *_laws(),
+    ]
     lines += ["", "### Units", "", "| dimension | what it is | for example |", "|---|---|---|", *_units()]
     lines += ["", "### Quantities a target may name", "", "| quantity | unit | meaning |", "|---|---|---|"]
     lines += _quantities()
@@ -69,8 +76,13 @@ def _others(records: Mapping[str, Any], lines: Sequence[str]) -> list[str]:
 def _record(record: Mapping[str, Any], named: str = "", without: Sequence[str] = ()) -> list[str]:
     title = [f"**{named}**: {record.get('description', '')}".removesuffix(": "), ""] if named else []
     fields = {name: field for name, field in record["properties"].items() if name not in without}
-    return ["", *title, "| field | value | default | meaning |", "|---|---|---|---|",
-            *(_row(name, field, name in record.get("required", ())) for name, field in fields.items())]
+    return [
+        "",
+        *title,
+        "| field | value | default | meaning |",
+        "|---|---|---|---|",
+        *(_row(name, field, name in record.get("required", ())) for name, field in fields.items()),
+    ]
 
 
 def _kinds(records: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -87,9 +99,16 @@ def _kinds(records: Sequence[Mapping[str, Any]]) -> list[str]:
         most = 2 * len(having) > len(records)
         of = "" if most else f" of {', '.join(f'`{kind}`' for kind, _ in having)}"
         rows.append(f"| `{name}`{of} | {value} | {needed or _defaults(having)} | {meaning} |")
-    return ["", "| kind | meaning |", "|---|---|",
-            *(f"| `{_kind(record)}` | {_clean(record.get('description', ''))} |" for record in records),
-            "", "| field | value | default | meaning |", "|---|---|---|---|", *rows]
+    return [
+        "",
+        "| kind | meaning |",
+        "|---|---|",
+        *(f"| `{_kind(record)}` | {_clean(record.get('description', ''))} |" for record in records),
+        "",
+        "| field | value | default | meaning |",
+        "|---|---|---|---|",
+        *rows,
+    ]
 
 
 def _defaults(having: Sequence[tuple[str, str]]) -> str:
@@ -138,7 +157,8 @@ def _value(field: Mapping[str, Any]) -> str:
         inner = field.get("additionalProperties")
         return f"by name: {_value(inner)}" if isinstance(inner, Mapping) else "by name"
     return {"string": "text", "boolean": "`true`, `false`", "integer": "whole number" + _bounds(field)}.get(
-        field.get("type", ""), "any")
+        field.get("type", ""), "any"
+    )
 
 
 def _number(field: Mapping[str, Any]) -> str:

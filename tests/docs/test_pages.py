@@ -42,13 +42,17 @@ def has_commands(page):
 def clone(tmp_path, monkeypatch):
     """A place that looks like a clone, with the files that a reader is meant to have."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    trace = "".join(json.dumps({"timestamp": 1000 * i, "input_length": 1024, "output_length": 8,
-                                "hash_ids": [0, i % 3 + 1]}) + "\n" for i in range(12)).encode()
+    trace = "".join(
+        json.dumps({"timestamp": 1000 * i, "input_length": 1024, "output_length": 8, "hash_ids": [0, i % 3 + 1]}) + "\n"
+        for i in range(12)
+    ).encode()
     for name in ("requests.jsonl.gz", "conversation.jsonl.gz"):
         (tmp_path / name).write_bytes(gzip.compress(trace))
     (tmp_path / "agents.jsonl.zst").write_bytes(zstandard.compress(trace))
-    for name, column, seconds in (("points.csv", "tokens", lambda n: 0.02 + 1e-5 * n + 1e-10 * n * n),
-                                  ("moves.csv", "bytes", lambda n: 0.001 + n / 1e6)):
+    for name, column, seconds in (
+        ("points.csv", "tokens", lambda n: 0.02 + 1e-5 * n + 1e-10 * n * n),
+        ("moves.csv", "bytes", lambda n: 0.001 + n / 1e6),
+    ):
         rows = [f"{n},{seconds(n)}" for n in (1000, 2000, 4000, 8000, 16_000)]
         (tmp_path / name).write_text("\n".join([f"{column},seconds", *rows]), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -63,8 +67,9 @@ def test_commands_run_one_after_the_other(page, clone, capfd):
             assert run(words) in allowed, f"kvmodel {' '.join(words)}\n{capfd.readouterr().err}"
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if any(is_study(b.text) for b in blocks(p) if b.language == "yaml")],
-                         ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(is_study(b.text) for b in blocks(p) if b.language == "yaml")], ids=lambda p: p.name
+)
 def test_whole_studies_are_valid(page):
     for block in blocks(page):
         if block.language == "yaml" and is_study(block.text) and page != KIND_PAGE:  # that one needs the new kinds
@@ -85,12 +90,19 @@ def test_the_changes_that_add_a_kind_apply_and_work(tmp_path):
         file.parent.mkdir(parents=True, exist_ok=True)
         diff = block.language == "diff"
         file.write_text(patched(file.read_text("utf-8"), block.text) if diff else block.text, encoding="utf-8")
-    steps = ("import kvmodel, runpy",
-             "runpy.run_path('tests/laws/test_weibull.py')['test_a_weibull_pause_has_the_mean_of_its_formula']()",
-             "table = kvmodel.plan(kvmodel.load_study('study.yaml'))",
-             "print(kvmodel.__file__, table.value('reuse.timely', arm='all_tiers', tier='next_door', population=''))")
-    done = subprocess.run([sys.executable, "-c", "\n".join(steps)], cwd=tmp_path, capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    steps = (
+        "import kvmodel, runpy",
+        "runpy.run_path('tests/laws/test_weibull.py')['test_a_weibull_pause_has_the_mean_of_its_formula']()",
+        "table = kvmodel.plan(kvmodel.load_study('study.yaml'))",
+        "print(kvmodel.__file__, table.value('reuse.timely', arm='all_tiers', tier='next_door', population=''))",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(steps)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(tmp_path))
     assert float(done.stdout.split()[-1]) >= 0

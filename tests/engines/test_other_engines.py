@@ -106,8 +106,15 @@ def test_tensorrt_llm_bytes_per_token_are_exact() -> None:
     assert TensorRtLlm().pool(model_of("llama-2-7b"), 69_524_783_104).tokens == 132_608
 
 
-@pytest.mark.parametrize(("kind", "name"), [(TensorRtLlm, "qwen3-next-80b-a3b"), (Sglang, "whisper-tiny"),
-                                            (LlamaCpp, "deepseek-v4-pro"), (Sglang, "deepseek-v4-pro")])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (TensorRtLlm, "qwen3-next-80b-a3b"),
+        (Sglang, "whisper-tiny"),
+        (LlamaCpp, "deepseek-v4-pro"),
+        (Sglang, "deepseek-v4-pro"),
+    ],
+)
 def test_layers_an_engine_is_not_known_to_store_are_refused(kind: type, name: str) -> None:
     with pytest.raises(UnsupportedModelError, match="not modelled"):
         kind().pool(model_of(name), 40e9, Parallel(), 4096)

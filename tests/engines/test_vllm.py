@@ -16,16 +16,20 @@ from kvmodel.formulas.kv_size import Storage
 from kvmodel.system.llm import Llm
 
 
-@pytest.mark.parametrize(("model", "dtype", "tp", "draft", "block"), [
-    ("qwen3.5-27b", "bf16", 1, 0, 784),  # vllm#40691
-    ("qwen3.6-27b-nvfp4", "fp8", 2, 3, 1600),  # club-3090, Qwen3.6-27B changelog
-    ("qwen3.6-27b-nvfp4", "int8_per_token_head", 2, 4, 1584),  # same collection
-    ("qwen3.6-27b-nvfp4", "fp8", 2, 7, 1648),  # club-3090#1107
-    ("qwen3.6-35b-a3b-nvfp4", "fp8", 1, 0, 2096), ("qwen3.6-35b-a3b-nvfp4", "fp8", 2, 0, 2096),  # kvfit, club-3090
-    ("qwen3.6-35b-a3b-nvfp4", "turboquant_k8v4", 1, 0, 2768),
-    ("nemotron-nano-9b-v2", "bf16", 1, 0, 672),  # vllm#24280
-    ("kimi-linear-48b-a3b", "bf16", 2, 0, 960),
-])
+@pytest.mark.parametrize(
+    ("model", "dtype", "tp", "draft", "block"),
+    [
+        ("qwen3.5-27b", "bf16", 1, 0, 784),  # vllm#40691
+        ("qwen3.6-27b-nvfp4", "fp8", 2, 3, 1600),  # club-3090, Qwen3.6-27B changelog
+        ("qwen3.6-27b-nvfp4", "int8_per_token_head", 2, 4, 1584),  # same collection
+        ("qwen3.6-27b-nvfp4", "fp8", 2, 7, 1648),  # club-3090#1107
+        ("qwen3.6-35b-a3b-nvfp4", "fp8", 1, 0, 2096),
+        ("qwen3.6-35b-a3b-nvfp4", "fp8", 2, 0, 2096),  # kvfit, club-3090
+        ("qwen3.6-35b-a3b-nvfp4", "turboquant_k8v4", 1, 0, 2768),
+        ("nemotron-nano-9b-v2", "bf16", 1, 0, 672),  # vllm#24280
+        ("kimi-linear-48b-a3b", "bf16", 2, 0, 960),
+    ],
+)
 def test_attention_blocks_raised_to_the_state_page(model: str, dtype: str, tp: int, draft: int, block: int) -> None:
     llm = with_precision(model_of(model), kv_dtype=dtype)
     engine = Vllm(version="0.20.2", speculative_tokens=draft)
@@ -100,8 +104,10 @@ def test_pipeline_stages_share_layers_but_the_check_does_not() -> None:
     assert engine.pool(llm, 40e9, Parallel(pp=2), 262_144).page_bytes == 24 * 16 * 2048
 
 
-@pytest.mark.parametrize(("counts", "size"), [([10, 50], 10), ([12, 13], 13), ([16, 48], 16), ([17, 48], 17),
-                                              ([7, 20], 7), ([10, 15], 10), ([8], 8)])
+@pytest.mark.parametrize(
+    ("counts", "size"),
+    [([10, 50], 10), ([12, 13], 13), ([16, 48], 16), ([17, 48], 17), ([7, 20], 7), ([10, 15], 10), ([8], 8)],
+)
 def test_group_size(counts: list[int], size: int) -> None:
     assert group_size(counts) == size
 
@@ -114,10 +120,16 @@ def test_pages_that_do_not_divide() -> None:
     assert layout.block_bytes == 10 * 16 * 8320 and {g.block for g in layout.groups} == {16, 32}
 
 
-@pytest.mark.parametrize(("version", "shown"), [
-    ("0.20.2", "0.20.2"), ("0.40.1", "0.40.1 (rules of vllm 0.33.0)"), ("0.5", "0.5 (rules of vllm 0.6.0)"),
-    ("nightly", "nightly"), ("0.10.2-0.11 (V1)", "0.10.2-0.11 (V1)"),
-])
+@pytest.mark.parametrize(
+    ("version", "shown"),
+    [
+        ("0.20.2", "0.20.2"),
+        ("0.40.1", "0.40.1 (rules of vllm 0.33.0)"),
+        ("0.5", "0.5 (rules of vllm 0.6.0)"),
+        ("nightly", "nightly"),
+        ("0.10.2-0.11 (V1)", "0.10.2-0.11 (V1)"),
+    ],
+)
 def test_versions_outside_the_known_range_say_so(version: str, shown: str) -> None:
     assert Vllm(version=version).pool(model_of("llama-3.1-8b"), 40e9).rules == shown
 
@@ -138,10 +150,24 @@ def test_more_requests_than_states_is_refused() -> None:
         Vllm(max_seqs=5000).pool(model_of("qwen3-next-80b-a3b"), 10e9, Parallel(), 32_768)
 
 
-@given(memory=st.floats(1e9, 1e12), tp=st.sampled_from([1, 2, 4, 8, 16]),
-       name=st.sampled_from(["llama-3.1-70b", "gpt-oss-120b", "gemma-3-27b", "qwen3-next-80b-a3b", "deepseek-v3.2",
-                             "kimi-linear-48b-a3b", "deepseek-v4-pro", "llama-4-scout-17b-16e", "whisper-tiny"]),
-       length=st.integers(100, 131_072))
+@given(
+    memory=st.floats(1e9, 1e12),
+    tp=st.sampled_from([1, 2, 4, 8, 16]),
+    name=st.sampled_from(
+        [
+            "llama-3.1-70b",
+            "gpt-oss-120b",
+            "gemma-3-27b",
+            "qwen3-next-80b-a3b",
+            "deepseek-v3.2",
+            "kimi-linear-48b-a3b",
+            "deepseek-v4-pro",
+            "llama-4-scout-17b-16e",
+            "whisper-tiny",
+        ]
+    ),
+    length=st.integers(100, 131_072),
+)
 def test_laws_of_a_pool(memory: float, tp: int, name: str, length: int) -> None:
     llm, engine = model_of(name), Vllm()
     if name == "whisper-tiny" or (name == "llama-4-scout-17b-16e" and tp > 8):

@@ -61,10 +61,16 @@ def test_every_function_registers_with_its_help():
             "args": {a["name"]: [a["doc"], a["options"], "optional" in a] for a in f.__xlfunc__["args"]}}
             for name, f in vars(kv_functions).items() if hasattr(f, "__xlfunc__")}))
     """)
-    assert found == {name: {
-        "doc": entry.help, "category": "kvmodel", "name": name, "wizard": not entry.slow,
-        "args": {a: [argument.help, {"ndim": 2}, entry.is_optional(a)] for a, argument in entry.arguments.items()}}
-        for name, entry in CATALOGUE.items()}
+    assert found == {
+        name: {
+            "doc": entry.help,
+            "category": "kvmodel",
+            "name": name,
+            "wizard": not entry.slow,
+            "args": {a: [argument.help, {"ndim": 2}, entry.is_optional(a)] for a, argument in entry.arguments.items()},
+        }
+        for name, entry in CATALOGUE.items()
+    }
 
 
 def test_calls_spill_and_mistakes_are_one_cell_of_text():

@@ -19,8 +19,14 @@ LONGEST_HELP = 255  # characters the function wizard shows
 
 
 def test_the_first_set_is_there():
-    assert list(CATALOGUE) == ["KV_BYTES_PER_TOKEN", "KV_TOKENS_THAT_FIT", "KV_BREAK_EVEN_TOKENS", "KV_HIT_CURVE",
-                               "KV_DRIVE_LIFETIME", "KV_PLAN"]
+    assert list(CATALOGUE) == [
+        "KV_BYTES_PER_TOKEN",
+        "KV_TOKENS_THAT_FIT",
+        "KV_BREAK_EVEN_TOKENS",
+        "KV_HIT_CURVE",
+        "KV_DRIVE_LIFETIME",
+        "KV_PLAN",
+    ]
 
 
 @ENTRIES

@@ -50,13 +50,16 @@ def study(tmp_path_factory):
 # ------------------------------------------------------------------------------------------------ KV_BYTES_PER_TOKEN
 
 
-@pytest.mark.parametrize(("model", "expected"), [
-    ("llama-3.1-70b", 2 * 80 * 8 * 128 * 2),  # 327,680: K and V, 80 layers, 8 heads of 128, 2 B
-    ("deepseek-v3", 61 * (512 + 64) * 2),  # 70,272: latent and rope part
-    ("gpt-oss-120b", 2 * 18 * 8 * 64 * 2),  # 36,864: the 18 of 36 layers without a window
-    ("gemma-3-27b", 81_920),  # growing part as the engines' rules give it
-    ("qwen3-next-80b-a3b", 24_576),
-])
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("llama-3.1-70b", 2 * 80 * 8 * 128 * 2),  # 327,680: K and V, 80 layers, 8 heads of 128, 2 B
+        ("deepseek-v3", 61 * (512 + 64) * 2),  # 70,272: latent and rope part
+        ("gpt-oss-120b", 2 * 18 * 8 * 64 * 2),  # 36,864: the 18 of 36 layers without a window
+        ("gemma-3-27b", 81_920),  # growing part as the engines' rules give it
+        ("qwen3-next-80b-a3b", 24_576),
+    ],
+)
 def test_growing_bytes_per_token(model, expected):
     assert xl.kv_bytes_per_token(model) == [[expected]]
 
@@ -64,7 +67,9 @@ def test_growing_bytes_per_token(model, expected):
 def test_ranks_copy_heads_below_one_and_latents_always():
     # 8 KV heads split over 8 ranks but not over 16; a latent is copied on every rank
     assert xl.kv_bytes_per_token([["llama-3.1-70b"], ["deepseek-v3"]], "bf16", [[1, 8, 16]]) == [
-        [327_680, 327_680, 655_360], [70_272, 8 * 70_272, 16 * 70_272]]
+        [327_680, 327_680, 655_360],
+        [70_272, 8 * 70_272, 16 * 70_272],
+    ]
 
 
 def test_precision_halves_the_bytes():
@@ -119,8 +124,11 @@ def test_a_column_against_a_row_is_every_pair(fixed, bandwidths):
     assert np.shape(block) == (len(fixed), len(bandwidths))
     for i, f in enumerate(fixed):
         for j, b in enumerate(bandwidths):
-            assert block[i][j] == xl.kv_break_even_tokens(f, b, 327_680, 1e-4, 1e-10)[0][0] == float(
-                break_even_tokens(fixed=f, per_token=327_680 / (b * 1e9), linear=1e-4, attention=1e-10))
+            assert (
+                block[i][j]
+                == xl.kv_break_even_tokens(f, b, 327_680, 1e-4, 1e-10)[0][0]
+                == float(break_even_tokens(fixed=f, per_token=327_680 / (b * 1e9), linear=1e-4, attention=1e-10))
+            )
 
 
 # -------------------------------------------------------------------------------------------------------- KV_HIT_CURVE
@@ -129,10 +137,13 @@ def test_a_column_against_a_row_is_every_pair(fixed, bandwidths):
 SIMULATED = {1_000: 0.0307, 4_000: 0.2927, 8_000: 0.5968, 16_000: 0.8804, 32_000: 0.9895}
 WORKLOAD = {
     "arrivals_per_s": 1 / 120,
-    "first_tokens": 300 * math.exp(0.8**2 / 2), "first_tokens_cv": math.sqrt(math.expm1(0.8**2)),
-    "new_tokens": 40 * math.exp(0.5), "new_tokens_cv": math.sqrt(math.expm1(1)),
+    "first_tokens": 300 * math.exp(0.8**2 / 2),
+    "first_tokens_cv": math.sqrt(math.expm1(0.8**2)),
+    "new_tokens": 40 * math.exp(0.5),
+    "new_tokens_cv": math.sqrt(math.expm1(1)),
     "turns_mean": 20,
-    "pause_median_s": 20, "pause_p90_s": 20 * math.exp(1.5 * 1.2815515655446),
+    "pause_median_s": 20,
+    "pause_p90_s": 20 * math.exp(1.5 * 1.2815515655446),
 }
 
 
@@ -188,7 +199,7 @@ def test_a_drive_without_rating_is_named():
 def test_plan_is_the_result_table(study):
     header, *table = xl.kv_plan(str(study))
     frame = kvmodel.plan(kvmodel.load_study(study)).to_frame()
-    assert header == list(frame.columns) and header[:len(COLUMNS)] == list(COLUMNS)
+    assert header == list(frame.columns) and header[: len(COLUMNS)] == list(COLUMNS)
     assert len(table) == len(frame)
     np.testing.assert_array_equal([row[5] for row in table], frame["value"].to_numpy())
 
@@ -205,27 +216,40 @@ def test_plan_of_a_scenario_and_filters(study):
 # ----------------------------------------------------------------------------------------------------------- bad input
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda: xl.kv_bytes_per_token("llama-3.1-7b"), "no preset 'llama-3.1-7b' in llms; did you mean"),
-    (lambda: xl.kv_bytes_per_token(None), "model is blank"),
-    (lambda: xl.kv_bytes_per_token("llama-3.1-70b", "bf17"), "bf17"),
-    (lambda: xl.kv_bytes_per_token("llama-3.1-70b", None, 2.5), "tensor_parallel: must be a whole number, got 2.5"),
-    (lambda: xl.kv_bytes_per_token("llama-3.1-70b", None, True), "tensor_parallel: True is not a plain number"),
-    (lambda: xl.kv_tokens_that_fit("llama-3.1-8b", "h100-sxm", [[1], [0]]),
-     "tensor_parallel (row 2, column 1): must be at least 1"),
-    (lambda: xl.kv_tokens_that_fit("llama-3.1-8b", "h100-sxm", 1, None, "2G"), "reserve_gb: '2G' does not say of what"),
-    (lambda: xl.kv_tokens_that_fit([["llama-3.1-8b"]] * 2, "h100-sxm", [[1], [2], [4]]),
-     "the ranges do not fit together (model 2 x 1, tensor_parallel 3 x 1)"),
-    (lambda: xl.kv_break_even_tokens(0, "3 s", 1, 1), "bandwidth_gb_per_s: '3 s' is a time; expected a bandwidth"),
-    (lambda: xl.kv_break_even_tokens(0, 0, 1, 1), "bandwidth_gb_per_s: must be more than 0"),
-    (lambda: xl.kv_break_even_tokens(math.nan, 1, 1, 1), "fixed_seconds: nan is not a time"),
-    (lambda: xl.kv_hit_curve(1, 1, 1, 1, 2, 10, 5), "pause_p90_s must not be below pause_median_s"),
-    (lambda: xl.kv_hit_curve(1, [[1, 2]], 1, 1, 2, 10, 50), "arrivals_per_s must be one cell, got a range of 1 x 2"),
-    (lambda: xl.kv_hit_curve(1, 1, 1, 1, 2, 10, 50, touch="sideways"), "touch must be reverse or forward"),
-    (lambda: xl.kv_drive_lifetime(1, "micron-9550"), "no preset 'micron-9550' in drives"),
-    (lambda: xl.kv_drive_lifetime([[1, 2], [3]], 1), "rows of equal length"),
-    (lambda: xl.kv_plan("missing.yaml"), "missing.yaml: there is no such file"),
-])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: xl.kv_bytes_per_token("llama-3.1-7b"), "no preset 'llama-3.1-7b' in llms; did you mean"),
+        (lambda: xl.kv_bytes_per_token(None), "model is blank"),
+        (lambda: xl.kv_bytes_per_token("llama-3.1-70b", "bf17"), "bf17"),
+        (lambda: xl.kv_bytes_per_token("llama-3.1-70b", None, 2.5), "tensor_parallel: must be a whole number, got 2.5"),
+        (lambda: xl.kv_bytes_per_token("llama-3.1-70b", None, True), "tensor_parallel: True is not a plain number"),
+        (
+            lambda: xl.kv_tokens_that_fit("llama-3.1-8b", "h100-sxm", [[1], [0]]),
+            "tensor_parallel (row 2, column 1): must be at least 1",
+        ),
+        (
+            lambda: xl.kv_tokens_that_fit("llama-3.1-8b", "h100-sxm", 1, None, "2G"),
+            "reserve_gb: '2G' does not say of what",
+        ),
+        (
+            lambda: xl.kv_tokens_that_fit([["llama-3.1-8b"]] * 2, "h100-sxm", [[1], [2], [4]]),
+            "the ranges do not fit together (model 2 x 1, tensor_parallel 3 x 1)",
+        ),
+        (lambda: xl.kv_break_even_tokens(0, "3 s", 1, 1), "bandwidth_gb_per_s: '3 s' is a time; expected a bandwidth"),
+        (lambda: xl.kv_break_even_tokens(0, 0, 1, 1), "bandwidth_gb_per_s: must be more than 0"),
+        (lambda: xl.kv_break_even_tokens(math.nan, 1, 1, 1), "fixed_seconds: nan is not a time"),
+        (lambda: xl.kv_hit_curve(1, 1, 1, 1, 2, 10, 5), "pause_p90_s must not be below pause_median_s"),
+        (
+            lambda: xl.kv_hit_curve(1, [[1, 2]], 1, 1, 2, 10, 50),
+            "arrivals_per_s must be one cell, got a range of 1 x 2",
+        ),
+        (lambda: xl.kv_hit_curve(1, 1, 1, 1, 2, 10, 50, touch="sideways"), "touch must be reverse or forward"),
+        (lambda: xl.kv_drive_lifetime(1, "micron-9550"), "no preset 'micron-9550' in drives"),
+        (lambda: xl.kv_drive_lifetime([[1, 2], [3]], 1), "rows of equal length"),
+        (lambda: xl.kv_plan("missing.yaml"), "missing.yaml: there is no such file"),
+    ],
+)
 def test_bad_input_gives_one_clear_text(call, message):
     with pytest.raises(KvmodelError) as error:
         call()

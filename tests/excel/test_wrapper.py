@@ -52,10 +52,21 @@ def test_infinite_answers_are_words():
     assert cell_function(CATALOGUE["KV_HIT_CURVE"])(100, 1, 1000, 100, 1, 10, 100)[1] == [100.0, 0.0, 0.0, None]
 
 
-@pytest.mark.parametrize(("value", "expected"), [
-    (np.float32(0.5), 0.5), (np.int64(3), 3.0), (np.bool_(True), True), (np.inf, "inf"), (-np.inf, "-inf"),
-    (np.nan, None), (None, None), ("text", "text"), ("x" * 40_000, "x" * LONGEST_TEXT), ((1, 2), "(1, 2)"),
-])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.float32(0.5), 0.5),
+        (np.int64(3), 3.0),
+        (np.bool_(True), True),
+        (np.inf, "inf"),
+        (-np.inf, "-inf"),
+        (np.nan, None),
+        (None, None),
+        ("text", "text"),
+        ("x" * 40_000, "x" * LONGEST_TEXT),
+        ((1, 2), "(1, 2)"),
+    ],
+)
 def test_cells_hold_only_what_a_spreadsheet_takes(value, expected):
     found = cell(value, "inf")
     assert found == expected and type(found) is type(expected)

@@ -62,9 +62,7 @@ def closed_loop(i):
     return {
         "admit_probability": q,
         "hit_ratio": admission.q_lru(rate, i["cache_objects"], q).hit_ratio,
-        "open_loop_probability_using_lru_miss_ratio": admission.open_loop_probability(
-            budget, 1 - lru.hit_ratio
-        ),
+        "open_loop_probability_using_lru_miss_ratio": admission.open_loop_probability(budget, 1 - lru.hit_ratio),
     }
 
 
@@ -74,9 +72,7 @@ def window(i):
 
 
 def dynamic_probability(i):
-    base = admission.cachelib_base_probability(
-        i["item_bytes_key_plus_value"], i["base_bytes"], i["size_decay"]
-    )
+    base = admission.cachelib_base_probability(i["item_bytes_key_plus_value"], i["base_bytes"], i["size_decay"])
     return {"base_probability": base, "admit_probability": min(1, base * i["probability_factor"])}
 
 
@@ -132,9 +128,7 @@ def test_independent_filter_writes_too_much(reference_data):
     0.046225."""
     rate = popularity({"objects": 10000, "zipf_alpha": 0.8})
     recent = admission.q_lru(rate, 1000, 1.0).hit_probability
-    assert admission.q_lru(rate, 1000, recent).insertions_per_request == pytest.approx(
-        1.16 * 0.046225, rel=0.01
-    )
+    assert admission.q_lru(rate, 1000, recent).insertions_per_request == pytest.approx(1.16 * 0.046225, rel=0.01)
     assert admission.second_use(rate, 1000, 1000).insertions_per_request == pytest.approx(0.046225, rel=0.005)
 
 
@@ -186,9 +180,7 @@ def test_closed_loop_keeps_the_budget_and_uses_it(rates, part, share):
     written = admission.q_lru(rate, capacity, q).write_rate
     assert written <= budget * (1 + 1e-9) or q == 1.0
     assert q == 1.0 if share > 1 else written >= budget * (1 - 1e-3)
-    assert admission.open_loop_probability(budget, admission.q_lru(rate, capacity, 1.0).write_rate) <= q * (
-        1 + 1e-9
-    )
+    assert admission.open_loop_probability(budget, admission.q_lru(rate, capacity, 1.0).write_rate) <= q * (1 + 1e-9)
 
 
 @given(CATALOGUES, st.floats(0.05, 0.9), st.floats(0.01, 1.0), st.floats(0.01, 1.0))
@@ -236,9 +228,7 @@ def test_ends():
     assert admission.q_lru(rate, 2.0, 0.0).hit_ratio == pytest.approx(5 / 6)
     assert admission.closed_loop_probability(rate, 2.0, 0.0) == 0.0
     assert admission.closed_loop_probability(rate, 2.0, 1e9) == 1.0
-    assert (
-        admission.open_loop_probability(1.0, 0.0) == 1.0 and admission.open_loop_probability(0.0, 1.0) == 0.0
-    )
+    assert admission.open_loop_probability(1.0, 0.0) == 1.0 and admission.open_loop_probability(0.0, 1.0) == 0.0
     assert admission.repeat_probability(0.0, 60.0, 2) == 0.0
     assert list(admission.characteristic_time_valid([1.0, 4.0], [100.0, 400.0])) == [False, True]
     assert admission.cachelib_target_rate(1e6, 0.0, 1e15) == 0.0

@@ -37,9 +37,7 @@ def flops(i):
 
 def least_bandwidth(i):
     # The rate of the linear term (2 FLOP per parameter) times half the FLOPs is the time of the whole work
-    seconds = prefill.linear_seconds_per_token(
-        i["total_flops"] / 2, i["gpus"] * i["peak_flops_per_gpu"], i["mfu"]
-    )
+    seconds = prefill.linear_seconds_per_token(i["total_flops"] / 2, i["gpus"] * i["peak_flops_per_gpu"], i["mfu"])
     bandwidth = breakeven.break_even_bandwidth(i["kv_bytes"], saved=seconds, fixed=i["fetch_latency_s"])
     return {"recompute_s": seconds, "break_even_bandwidth_GBps": bandwidth / 1e9}
 
@@ -229,10 +227,7 @@ def test_break_even_grows_with_the_cost_of_fetching(fixed, per_token, linear, at
 
 
 def test_bandwidth_and_utilisation_at_their_edges():
-    assert (
-        breakeven.break_even_bandwidth(1.0, saved=[1.0, 1.0, 0.0], fixed=[1.0, 2.0, 0.0]).tolist()
-        == [np.inf] * 3
-    )
+    assert breakeven.break_even_bandwidth(1.0, saved=[1.0, 1.0, 0.0], fixed=[1.0, 2.0, 0.0]).tolist() == [np.inf] * 3
     assert breakeven.break_even_bandwidth(0.0, saved=1.0) == 0
     rho = breakeven.break_even_utilisation(fetch=[1.0, 2.0, 0.1], service=0.1, saved=[1.0, 1.0, 1e9])
     assert rho[:2].tolist() == [0, 0] and rho[2] == pytest.approx(1)
@@ -262,17 +257,13 @@ def test_parallel_split_meets_and_beats_either_alone(terms, tokens):
     assert 0 <= q <= tokens
     assert seconds <= min(alone, max(fetch, terms["constant"])) * (1 + 1e-9)
     if 0 < q < tokens:
-        assert seconds == pytest.approx(
-            terms["fixed"] + terms["per_token"] * (tokens - q), rel=1e-6, abs=1e-9
-        )
+        assert seconds == pytest.approx(terms["fixed"] + terms["per_token"] * (tokens - q), rel=1e-6, abs=1e-9)
 
 
 @given(recompute=st.floats(1e-3, 10), fetch=st.floats(1e-3, 10))
 def test_linear_split_is_the_parallel_split_without_attention(recompute, fetch):
     share, seconds = breakeven.linear_parallel_split(recompute=recompute, fetch=fetch)
-    q, same = breakeven.parallel_split(
-        1.0, fixed=0, per_token=fetch, constant=0, linear=recompute, attention=0
-    )
+    q, same = breakeven.parallel_split(1.0, fixed=0, per_token=fetch, constant=0, linear=recompute, attention=0)
     assert same == pytest.approx(seconds) and 1 - q == pytest.approx(share)
 
 
@@ -311,7 +302,9 @@ def test_arrays_equal_scalars():
 
 
 @given(
-    fixed=st.floats(1e-6, 10), per_token=st.floats(1e-7, 1e-2), linear=st.floats(1e-7, 1e-2),
+    fixed=st.floats(1e-6, 10),
+    per_token=st.floats(1e-7, 1e-2),
+    linear=st.floats(1e-7, 1e-2),
     attention=st.floats(1e-12, 1e-7),
 )
 def test_search_finds_the_closed_root(fixed, per_token, linear, attention):

@@ -36,9 +36,7 @@ def test_a_cold_start_is_let_go(cold):
     seconds = prefill.prefill_seconds(TOKENS, 0.0, **TRUE) * (1 + 0.002 * np.array([1, -1, 1, 1, -1, -1, 1]))
     seconds[cold] += 3.0
     fitted = calibration.prefill_fit(TOKENS, 0.0, seconds)
-    assert (
-        fitted.fit.outliers[cold] or cold == len(TOKENS) - 1
-    )  # 3 s on the longest point is close to its noise
+    assert fitted.fit.outliers[cold] or cold == len(TOKENS) - 1  # 3 s on the longest point is close to its noise
     others = np.delete(TOKENS, cold)
     said = calibration.prefill_predicted(fitted, others, 0.0)
     np.testing.assert_allclose(said, prefill.prefill_seconds(others, 0.0, **TRUE), rtol=0.02)

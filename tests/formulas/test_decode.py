@@ -62,9 +62,7 @@ def test_concurrency_is_the_fixed_point(rate, context):
     if not served:
         assert batch == np.inf and rate * lines[1].max() >= 1
         return
-    assert batch == pytest.approx(
-        rate * decode.step_seconds(batch, context, **STEP, launch_floor=0.005), abs=1e-9
-    )
+    assert batch == pytest.approx(rate * decode.step_seconds(batch, context, **STEP, launch_floor=0.005), abs=1e-9)
     step = lambda b: decode.step_seconds(b, context, **STEP, launch_floor=0.005)  # noqa: E731
     searched = decode.concurrency_by_bisection(rate, step, largest=2 * batch + 1)
     assert searched.sequences == pytest.approx(batch, abs=1e-6 * (batch + 1)) and searched.served

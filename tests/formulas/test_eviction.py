@@ -37,8 +37,9 @@ def test_exponential_pauses_up_to_theta():
 @given(st.floats(0.01, 1.0), st.floats(1.0, 300.0), st.floats(1.5, 20.0), st.booleans())
 def test_lru_stays_below_it_and_it_below_the_ceiling(rate, median, turns, head):
     gap = Mixture((0.9, 0.1), (Lognormal(median, 1.0), Lognormal(20 * median, 1.2)))
-    stream = SessionStream(rate, Lognormal(2_000.0, 0.8), Constant(400.0), GeometricTurns(turns), gap,
-                           prefix=HEADS if head else None)
+    stream = SessionStream(
+        rate, Lognormal(2_000.0, 0.8), Constant(400.0), GeometricTurns(turns), gap, prefix=HEADS if head else None
+    )
     capacity = np.geomspace(3e3, 3e7, 9)
     best, lru = ratio(ideal_hit_tokens([stream], capacity))[0], ratio(hit_tokens([stream], capacity))[0]
     assert np.all(lru <= best + 0.004) and np.all(best <= 1.0 + 1e-9)
@@ -52,6 +53,7 @@ def test_arrays_equal_scalars_and_restarts_cut_pauses():
         alone = SessionStream(rate, Constant(100.0), turns=FixedTurns(2), gap=Exponential(30.0))
         one = ideal_hit_tokens([alone], 200.0)
         assert both.private[0, k] == pytest.approx(float(one.private[0]))
-    cold = ideal_hit_tokens([SessionStream(0.1, Constant(100.0), turns=FixedTurns(2), gap=Exponential(30.0))], 1e9,
-                            since=30.0)
+    cold = ideal_hit_tokens(
+        [SessionStream(0.1, Constant(100.0), turns=FixedTurns(2), gap=Exponential(30.0))], 1e9, since=30.0
+    )
     assert float(cold.private[0]) == pytest.approx(100.0 * -np.expm1(-1.0), rel=1e-3)

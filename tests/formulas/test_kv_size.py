@@ -11,14 +11,21 @@ from kvmodel.errors import UnsupportedModelError
 from kvmodel.formulas import kv_size
 
 
-@pytest.mark.parametrize(("width", "name", "expected"), [
-    (128, "bf16", 256), (128, "fp8", 128),
-    (128, "int8_per_token_head", 132),  # vLLM: head_dim + one f32
-    (128, "nvfp4", 64 + 8),  # vLLM: head_dim/2 + head_dim/16
-    (32, "q8_0", 34), (32, "q4_0", 18), (128, "q1_0", 18),  # GGML blocks; q1_0 is 1.125 bits
-    (512, "fp8_block128", 528),  # 512 fp8 and four f32 scales
-    (0, "q8_0", 0), (0, "int8_per_token_head", 0),
-])
+@pytest.mark.parametrize(
+    ("width", "name", "expected"),
+    [
+        (128, "bf16", 256),
+        (128, "fp8", 128),
+        (128, "int8_per_token_head", 132),  # vLLM: head_dim + one f32
+        (128, "nvfp4", 64 + 8),  # vLLM: head_dim/2 + head_dim/16
+        (32, "q8_0", 34),
+        (32, "q4_0", 18),
+        (128, "q1_0", 18),  # GGML blocks; q1_0 is 1.125 bits
+        (512, "fp8_block128", 528),  # 512 fp8 and four f32 scales
+        (0, "q8_0", 0),
+        (0, "int8_per_token_head", 0),
+    ],
+)
 def test_vector_bytes(width: int, name: str, expected: float) -> None:
     assert kv_size.vector_bytes(width, name) == expected
 
@@ -40,8 +47,9 @@ def test_unknown_cache_type_is_refused_with_the_nearest() -> None:
 
 
 @given(st.integers(0, 10**9), st.floats(0, 1e6), st.floats(0, 1e9), st.floats(0, 1e9))
-def test_an_empty_sequence_takes_nothing_and_a_longer_one_never_less(n: int, growing: float, bounded: float,
-                                                                     constant: float) -> None:
+def test_an_empty_sequence_takes_nothing_and_a_longer_one_never_less(
+    n: int, growing: float, bounded: float, constant: float
+) -> None:
     assert kv_size.sequence_bytes(0, growing, 0.0, constant) == 0
     shorter, longer = (kv_size.sequence_bytes(tokens, growing, bounded, constant) for tokens in (n, n + 1))
     assert shorter <= longer

@@ -17,9 +17,7 @@ def simulated_waits(rho, weights, service, jobs, seed):
     s = rng.choice(service, size=jobs, p=weights)
     gaps = rng.exponential(np.dot(weights, service) / rho, jobs)
     walk = np.cumsum(s[:-1] - gaps[1:])
-    return np.concatenate(
-        [[0.0], walk - np.minimum(np.minimum.accumulate(walk), 0.0)]
-    )  # Lindley's reflection
+    return np.concatenate([[0.0], walk - np.minimum(np.minimum.accumulate(walk), 0.0)])  # Lindley's reflection
 
 
 @pytest.mark.parametrize("rho", [0.5, 0.8])
@@ -48,9 +46,7 @@ def test_wait_law_keeps_mean_and_atom(rho, share, slow):
 
 
 def test_wait_law_with_one_class_against_the_exact_deterministic_law():
-    law = latency.wait_law(
-        weights=np.ones((1, 1)), service_seconds=np.ones((1, 1)), utilisation=np.array([0.5, 0.8])
-    )
+    law = latency.wait_law(weights=np.ones((1, 1)), service_seconds=np.ones((1, 1)), utilisation=np.array([0.5, 0.8]))
     for q, promise in ((0.95, 0.003), (0.99, 0.001)):
         said = latency.quantile_of(
             lambda t: latency.wait_exceedance(t, law), q, low=np.zeros(2), high=np.full(2, 100.0)
@@ -105,9 +101,7 @@ def test_quantile_at_the_ends():
     assert latency.mixture_quantile(0.5, **terms, utilisation=0.0, mean_wait=0.0) == pytest.approx(0.3)
     assert latency.mixture_quantile(0.9, **terms, utilisation=0.0, mean_wait=0.0) == pytest.approx(3.8)
     assert latency.mixture_quantile(0.9, **terms, utilisation=1.0, mean_wait=np.inf) == np.inf
-    absent = latency.mixture_quantile(
-        0.99, weights=[1.0, 0.0], service_seconds=SERVICE, utilisation=0.0, mean_wait=0.0
-    )
+    absent = latency.mixture_quantile(0.99, weights=[1.0, 0.0], service_seconds=SERVICE, utilisation=0.0, mean_wait=0.0)
     assert absent == pytest.approx(0.3)
 
 

@@ -81,9 +81,7 @@ def test_laws_of_every_law(law, t, u):
     assert 0.0 <= law.cdf(low) <= law.cdf(high) <= 1.0
     assert law.restricted_mean(low) <= law.restricted_mean(high) * (1 + 1e-9) + 1e-12
     assert law.restricted_mean(high) <= min(high, law.mean) * (1 + 1e-9)
-    assert (
-        law.restricted_mean(high) - law.restricted_mean(low) <= (high - low) * law.survival(low) + 1e-7 * high
-    )
+    assert law.restricted_mean(high) - law.restricted_mean(low) <= (high - low) * law.survival(low) + 1e-7 * high
 
 
 @given(st.sampled_from(ALL), st.floats(0.001, 0.999))
@@ -158,9 +156,7 @@ def test_turns_agree_with_their_own_series(turns):
 def test_samples_have_the_moments(law):
     drawn = law.sample(np.random.default_rng(1), 200_000)
     error = drawn.std() / np.sqrt(len(drawn))
-    assert drawn.mean() == pytest.approx(
-        law.mean, abs=5 * error + 0.05 * law.mean * (law.variance > 1e3) + 1e-12
-    )
+    assert drawn.mean() == pytest.approx(law.mean, abs=5 * error + 0.05 * law.mean * (law.variance > 1e3) + 1e-12)
 
 
 def test_arrays_equal_scalars():
@@ -171,9 +167,7 @@ def test_arrays_equal_scalars():
         for j in range(3):
             one = Lognormal(median[j], sigma[i, 0])
             assert np.allclose(many.laplace_deficit(s)[:, i, j], one.laplace_deficit(s[:, 0, 0]), rtol=1e-12)
-            assert np.allclose(
-                many.restricted_mean(t[:, None, None])[:, i, j], one.restricted_mean(t), rtol=1e-12
-            )
+            assert np.allclose(many.restricted_mean(t[:, None, None])[:, i, j], one.restricted_mean(t), rtol=1e-12)
 
 
 def test_empirical_is_a_mixture_of_uniforms():

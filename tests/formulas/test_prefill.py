@@ -17,9 +17,7 @@ TERMS = st.fixed_dictionaries(
 
 
 def test_by_hand():
-    assert prefill.prefill_seconds(10, 4, constant=1.0, linear=0.5, attention=0.01) == pytest.approx(
-        1 + 3 + 0.84
-    )
+    assert prefill.prefill_seconds(10, 4, constant=1.0, linear=0.5, attention=0.01) == pytest.approx(1 + 3 + 0.84)
 
 
 def test_share_of_work_saved():
@@ -27,9 +25,7 @@ def test_share_of_work_saved():
 
     Llama-3.1-70B: 70.6e9 parameters, 80 layers of width 8192.
     """
-    work = prefill.prefill_flops(
-        32768, [0, 0.8 * 32768], active_parameters=70.6e9, attention_width=80 * 2 * 8192
-    )
+    work = prefill.prefill_flops(32768, [0, 0.8 * 32768], active_parameters=70.6e9, attention_width=80 * 2 * 8192)
     assert 1 - work[1] / work[0] == pytest.approx(0.75, abs=0.025)
 
 

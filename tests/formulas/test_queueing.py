@@ -35,11 +35,7 @@ def erlang(i):
 
 
 def pollaczek(i):
-    return {
-        "mean_wait_s": queueing.single_server_mean_wait(
-            i["utilisation"], i["mean_service_s"], i["service_scv"]
-        )
-    }
+    return {"mean_wait_s": queueing.single_server_mean_wait(i["utilisation"], i["mean_service_s"], i["service_scv"])}
 
 
 def deterministic(i):
@@ -57,16 +53,12 @@ def deterministic(i):
 
 def allen_cunneen(i):
     c, rho, s = i["servers"], i["utilisation"], i["mean_service_s"]
-    mean = queueing.allen_cunneen_mean_wait(
-        c, rho, s, arrival_scv=i["arrival_scv"], service_scv=i["service_scv"]
-    )
+    mean = queueing.allen_cunneen_mean_wait(c, rho, s, arrival_scv=i["arrival_scv"], service_scv=i["service_scv"])
     return {"allen_cunneen_mean_wait_s": mean}
 
 
 def lognormal(i):
-    scv = float(
-        i["model"].split("scv")[1].split(")")[0]
-    )  # the service law stands in the name: "M/lognormal(scv 2)/1"
+    scv = float(i["model"].split("scv")[1].split(")")[0])  # the service law stands in the name: "M/lognormal(scv 2)/1"
     wait = queueing.single_server_mean_wait(i["utilisation"], i["mean_service_s"], scv)
     return {
         "mean_wait_s": wait,
@@ -107,9 +99,7 @@ def geometric_batches(i):
 def sharing(i):
     return {
         "mean_sojourn_s": queueing.shared_sojourn_seconds(i["mean_service_s"], i["utilisation"]),
-        "conditional_sojourn_for_job_s": queueing.shared_sojourn_seconds(
-            i["job_service_s"], i["utilisation"]
-        ),
+        "conditional_sojourn_for_job_s": queueing.shared_sojourn_seconds(i["job_service_s"], i["utilisation"]),
     }
 
 
@@ -188,12 +178,8 @@ def test_vectors(law, reference_data):
         exact = {k: x for k, x in v["expected"].items() if not k.startswith("simulated_")}
         assert set(exact) <= set(predicted), v["id"]
         for name, value in exact.items():
-            digits = (
-                5e-6 if name == "exponential_tail_p99_s" else 0.0
-            )  # printed with six digits and no tolerance
-            np.testing.assert_allclose(
-                predicted[name], value, rtol=max(rel, digits), err_msg=f"{v['id']} {name}"
-            )
+            digits = 5e-6 if name == "exponential_tail_p99_s" else 0.0  # printed with six digits and no tolerance
+            np.testing.assert_allclose(predicted[name], value, rtol=max(rel, digits), err_msg=f"{v['id']} {name}")
 
 
 def test_allen_cunneen_is_near_the_simulation_or_flagged(reference_data):
@@ -220,9 +206,9 @@ def test_tail_is_near_the_p99_or_flagged(reference_data):
             said, truth, scv = expected["p99_exponential_tail_approx_s"], expected["p99_wait_s"], 0.0
         else:
             continue
-        assert not queueing.tail_valid(i["utilisation"], service_scv=scv) or said == pytest.approx(
-            truth, rel=0.1
-        ), v["id"]
+        assert not queueing.tail_valid(i["utilisation"], service_scv=scv) or said == pytest.approx(truth, rel=0.1), v[
+            "id"
+        ]
 
 
 def lognormal_scv(vector):
@@ -351,9 +337,11 @@ def test_arrays_equal_scalars():
         assert value == queueing.deterministic_wait_exceedance(t, utilisation=rho[r, c], service=1.0)
     q = queueing.deterministic_wait_quantile(0.99, utilisation=rho, service=2.0)
     assert q.shape == (2, 2) and q[1, 1] == np.inf and q[0, 0] == 0
-    assert queueing.priority_mean_wait(
-        np.full((3, 2, 4), 0.1), np.ones((3, 1, 1)), np.ones((3, 1, 1))
-    ).shape == (3, 2, 4)
+    assert queueing.priority_mean_wait(np.full((3, 2, 4), 0.1), np.ones((3, 1, 1)), np.ones((3, 1, 1))).shape == (
+        3,
+        2,
+        4,
+    )
 
 
 @given(n=st.integers(1, 30), s=SECONDS, z=st.floats(1e-3, 1e3))

@@ -29,14 +29,10 @@ FEW_LARGE = SessionStream(
     GeometricTurns(12.0),
     TOOL_OR_HUMAN,
 )
-MANY_SMALL = SessionStream(
-    0.3, Lognormal(300.0, 0.8), Lognormal(40.0, 1.0), GeometricTurns(8.0), Exponential(30.0)
-)
+MANY_SMALL = SessionStream(0.3, Lognormal(300.0, 0.8), Lognormal(40.0, 1.0), GeometricTurns(8.0), Exponential(30.0))
 HEADS = SharedPrefix.zipf(8_000.0, 60, 0.9)
 WITH_HEADS = [
-    SessionStream(
-        0.02, Constant(2_000.0), Lognormal(400.0, 1.0), GeometricTurns(8.0), TOOL_OR_HUMAN, prefix=HEADS
-    ),
+    SessionStream(0.02, Constant(2_000.0), Lognormal(400.0, 1.0), GeometricTurns(8.0), TOOL_OR_HUMAN, prefix=HEADS),
     SessionStream(0.05, Constant(500.0), prefix=HEADS),
 ]
 
@@ -144,9 +140,7 @@ def test_within_0015_of_the_simulation(streams, horizon, touch):
         (SessionStream(1 / 200, Constant(1_000.0), turns=GeometricTurns(10.0), gap=Constant(60.0)), 8e5),
         (SessionStream(1 / 200, Constant(1_000.0), Constant(100.0), FixedTurns(10), Constant(60.0)), 8e5),
         (
-            SessionStream(
-                1 / 60, Lognormal(300.0, 1.0), Exponential(40.0), GeometricTurns(6.0), Lomax(1.5, 60.0)
-            ),
+            SessionStream(1 / 60, Lognormal(300.0, 1.0), Exponential(40.0), GeometricTurns(6.0), Lomax(1.5, 60.0)),
             4e5,
         ),
         (
@@ -206,14 +200,10 @@ rates, sizes, spreads = st.floats(1e-3, 10.0), st.floats(10.0, 1e5), st.floats(0
 @st.composite
 def workloads(draw):
     size, pause = draw(sizes), draw(st.floats(1.0, 1e4))
-    gap = draw(
-        st.sampled_from([Constant(pause), Exponential(pause), Lognormal(pause, 1.5), Lomax(1.5, pause)])
-    )
+    gap = draw(st.sampled_from([Constant(pause), Exponential(pause), Lognormal(pause, 1.5), Lomax(1.5, pause)]))
     first = draw(st.sampled_from([Constant(size), Lognormal(size, draw(spreads)), Exponential(size)]))
     turns = draw(st.sampled_from([FixedTurns(3), GeometricTurns(10.0)]))
-    heads = draw(
-        st.sampled_from([None, SharedPrefix.uniform(size, 20), SharedPrefix.zipf(2.0 * size, 100, 1.0)])
-    )
+    heads = draw(st.sampled_from([None, SharedPrefix.uniform(size, 20), SharedPrefix.zipf(2.0 * size, 100, 1.0)]))
     return SessionStream(draw(rates), first, Exponential(0.1 * size), turns, gap, prefix=heads)
 
 
@@ -227,9 +217,7 @@ def scaled(stream, size=1.0, time=1.0):
             return Lomax(x.order, x.scale * unit)
         return type(x)(x.parameters[0] * unit)
 
-    heads = stream.prefix and SharedPrefix(
-        stream.prefix.tokens * size, stream.prefix.share, stream.prefix.count
-    )
+    heads = stream.prefix and SharedPrefix(stream.prefix.tokens * size, stream.prefix.share, stream.prefix.count)
     return SessionStream(
         stream.arrival_rate / time,
         law(stream.first, size),
@@ -275,8 +263,7 @@ def test_tail_first_finds_at_least_what_head_first_finds(stream):
     """min(S, (C - W)+) >= S 1(S + W <= C); a tenth more capacity covers the blur of the forward curve."""
     capacity = np.geomspace(0.1, 1e3, 12) * stream.finished_moments[1]
     forward, reverse = (
-        everything(reuse.hit_tokens([stream], c, t))
-        for c, t in ((capacity, "forward"), (1.1 * capacity, "reverse"))
+        everything(reuse.hit_tokens([stream], c, t)) for c, t in ((capacity, "forward"), (1.1 * capacity, "reverse"))
     )
     assert np.all(forward <= reverse + 0.005)
 
@@ -296,9 +283,7 @@ def test_a_stream_split_in_two_changes_nothing(stream, contexts):
 
 
 def test_more_traffic_finds_less():
-    stream = SessionStream(
-        np.geomspace(1e-4, 1.0, 20), FEW_LARGE.first, FEW_LARGE.step, FEW_LARGE.turns, FEW_LARGE.gap
-    )
+    stream = SessionStream(np.geomspace(1e-4, 1.0, 20), FEW_LARGE.first, FEW_LARGE.step, FEW_LARGE.turns, FEW_LARGE.gap)
     assert np.all(np.diff(ratio([stream], 2e5)[0]) < 1e-6)
 
 

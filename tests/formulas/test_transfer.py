@@ -39,9 +39,7 @@ def test_small_copies_of_a_published_series():
     """
     size = np.array([8, 32, 64, 128, 512, 1024, 2048]) * 1024.0
     measured = np.array([2.33, 7.5, 14.44, 22.78, 39.51, 44.37, 48.06]) * 1e9
-    said = transfer.effective_bandwidth(
-        size, bandwidth=51.2e9, seconds_per_copy=4096 / 1.12e9 - 4096 / 51.2e9
-    )
+    said = transfer.effective_bandwidth(size, bandwidth=51.2e9, seconds_per_copy=4096 / 1.12e9 - 4096 / 51.2e9)
     assert np.mean(np.abs(said / measured - 1)) < 0.10
 
 
@@ -73,9 +71,7 @@ def test_pipeline_against_passing_chunks_one_by_one(chunks, bandwidth):
         ready = 0.0
         for h, rate in enumerate(hops):
             ready = free[h] = max(ready, free[h]) + 1 / rate
-    said = transfer.pipelined_seconds(
-        float(chunks), chunk_bytes=1.0, latency=np.zeros(len(hops)), bandwidth=hops
-    )
+    said = transfer.pipelined_seconds(float(chunks), chunk_bytes=1.0, latency=np.zeros(len(hops)), bandwidth=hops)
     assert said == pytest.approx(free[-1])
 
 
@@ -124,9 +120,7 @@ def test_compression(bandwidth, ratio, decoder):
 
 @given(depth=st.floats(1, 1e3), latency=st.floats(1e-6, 1e-2), size=st.floats(1, 1e7))
 def test_depth_and_bandwidth_invert_each_other(depth, latency, size):
-    rate = transfer.queue_limited_bandwidth(
-        bandwidth=np.inf, latency=latency, operation_bytes=size, queue_depth=depth
-    )
+    rate = transfer.queue_limited_bandwidth(bandwidth=np.inf, latency=latency, operation_bytes=size, queue_depth=depth)
     assert transfer.queue_depth(bandwidth=rate, latency=latency, operation_bytes=size) == pytest.approx(depth)
 
 

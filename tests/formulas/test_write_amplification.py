@@ -79,11 +79,7 @@ class Drive:
         victim = next(units for units in self.by_valid if units).pop() if self.greedy else self.age.popleft()
         self.by_valid[self.valid[victim]].discard(victim)
         first = victim * self.pages
-        kept = [
-            p
-            for s, p in enumerate(self.page[first : first + self.pages], first)
-            if p >= 0 and self.slot[p] == s
-        ]
+        kept = [p for s, p in enumerate(self.page[first : first + self.pages], first) if p >= 0 and self.slot[p] == s]
         self.closed[victim], self.valid[victim] = False, 0
         self.unit, self.offset = victim, 0
         for page in kept:
@@ -116,12 +112,8 @@ class Drive:
 @pytest.mark.parametrize("alpha", SPARES)
 def test_drive_with_uniform_writes_agrees(alpha):
     greedy, oldest = Drive(alpha), Drive(alpha, greedy=False)
-    assert wa.greedy_amplification(greedy.alpha, 32) == pytest.approx(
-        greedy.amplification(greedy.uniform), rel=0.02
-    )
-    assert wa.fifo_amplification(oldest.alpha) == pytest.approx(
-        oldest.amplification(oldest.uniform), rel=0.02
-    )
+    assert wa.greedy_amplification(greedy.alpha, 32) == pytest.approx(greedy.amplification(greedy.uniform), rel=0.02)
+    assert wa.fifo_amplification(oldest.alpha) == pytest.approx(oldest.amplification(oldest.uniform), rel=0.02)
 
 
 @pytest.mark.parametrize(("alpha", "space", "writes"), [(1.3, 0.1, 0.9), (1.15, 0.2, 0.8)])
@@ -169,8 +161,10 @@ def timed_out(alpha, used_again, in_use, idle, *, units=300, pages=32, seed=3):
     return programmed / written
 
 
-@pytest.mark.parametrize(("alpha", "used_again", "in_use", "idle"),
-                         [(1.3, 1.0, 1.0, 0.0), (1.3, 0.9, 1.0, 2.0), (1.15, 0.5, 1.0, 20.0), (1.07, 0.0, 1.0, 5.0)])
+@pytest.mark.parametrize(
+    ("alpha", "used_again", "in_use", "idle"),
+    [(1.3, 1.0, 1.0, 0.0), (1.3, 0.9, 1.0, 2.0), (1.15, 0.5, 1.0, 20.0), (1.07, 0.0, 1.0, 5.0)],
+)
 def test_a_log_of_data_that_time_out_agrees(alpha, used_again, in_use, idle):
     law = ms.idle_stream_amplification(alpha, [1.0], [used_again], [in_use], idle)
     assert law == pytest.approx(timed_out(alpha, used_again, in_use, idle), rel=0.02)
@@ -179,12 +173,14 @@ def test_a_log_of_data_that_time_out_agrees(alpha, used_again, in_use, idle):
 def test_data_that_die_at_random_are_the_shared_stream():
     r, s = np.array([0.9, 0.1]), np.array([0.1, 0.9])
     assert ms.idle_stream_amplification(1.3, r, [1.0, 1.0], s / r, 0.0) == pytest.approx(
-        ms.shared_stream(1.3, r, s).amplification, rel=1e-9)
+        ms.shared_stream(1.3, r, s).amplification, rel=1e-9
+    )
 
 
 @given(st.floats(1.001, 10.0))
 def test_spare_behind_an_amplification_is_its_inverse(alpha):
     assert wa.fifo_physical_over_logical(wa.fifo_amplification(alpha)) == pytest.approx(alpha, rel=1e-5)
+
 
 @pytest.mark.parametrize("object_pages", [4, 12, 48])
 def test_straddling_objects_are_estimated(object_pages):
@@ -284,9 +280,7 @@ def test_no_split_of_spare_beats_the_best(alpha, r, s, x):
     assert best.amplification == pytest.approx(
         ms.separate_streams_amplification(alpha, writes, space, best.spare_share), rel=1e-6
     )
-    assert best.amplification <= ms.separate_streams_amplification(alpha, writes, space, [x, 1 - x]) * (
-        1 + 1e-9
-    )
+    assert best.amplification <= ms.separate_streams_amplification(alpha, writes, space, [x, 1 - x]) * (1 + 1e-9)
     assert best.amplification <= wa.fifo_amplification(alpha) * (1 + 1e-9)
 
 
@@ -346,7 +340,8 @@ def test_arrays_equal_scalars():
     mixed = ms.greedy_shared_stream(alpha, np.stack([r, 1 - r])[:, None], np.stack([s, 1 - s])[:, None], pages)
     assert mixed.amplification.shape == (3, 3) and mixed.program_share.shape == (2, 3, 3)
     assert mixed.amplification[2, 1] == pytest.approx(
-        ms.greedy_shared_stream(2.0, [0.9, 0.1], [0.1, 0.9], 64).amplification, rel=1e-6)
+        ms.greedy_shared_stream(2.0, [0.9, 0.1], [0.1, 0.9], 64).amplification, rel=1e-6
+    )
     greedy, objects = wa.greedy_amplification(alpha, pages), wa.object_amplification(alpha, 24, pages)
     assert split.amplification.shape == one.amplification.shape == greedy.shape == objects.shape == (3, 3)
     assert split.spare_share.shape == (2, 3, 3)

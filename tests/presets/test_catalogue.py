@@ -29,20 +29,29 @@ def test_certificates_are_taken_off_and_kept_beside() -> None:
     assert preset.fields == {"kind": "nvme", "capacity": "6.4 TB", "endurance": {"dwpd": 3}, "curve": [1, 2]}
     assert (preset.name, preset.family, preset.title, preset.notes) == ("a", "drives", "A drive", "Not real.")
     assert preset.provenance["capacity"] == catalogue.Provenance(
-        "6.4 TB", "datasheet", "Data sheet", "2026-01-02", "https://example.org", "usable")
+        "6.4 TB", "datasheet", "Data sheet", "2026-01-02", "https://example.org", "usable"
+    )
     assert preset.provenance["endurance.dwpd"] == catalogue.Provenance(3, "derived")
     assert preset.provenance.keys() == {"capacity", "endurance.dwpd", "curve.0"}
     assert preset.sources["sheet"]["locator"] == "page 3"
 
 
-@pytest.mark.parametrize(("text", "says"), [
-    ("a: [", "not valid YAML"), ("- 1", "a 'title'"), ("kind: x", "a 'title'"), ("", "a 'title'"),
-    ("title: T\na: {value: 1}", "a: basis None is not one of"),
-    ("title: T\na: {b: {value: 1, basis: guessed}}", "a.b: basis 'guessed' is not one of datasheet"),
-    ("title: T\na: {value: 1, basis: measured}", "a: a measured number names its source"),
-    ("title: T\na: {value: 1, basis: measured, source: shet}\nsources: {sheet: {title: S}}",
-     "did you mean 'sheet'?"),
-])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: [", "not valid YAML"),
+        ("- 1", "a 'title'"),
+        ("kind: x", "a 'title'"),
+        ("", "a 'title'"),
+        ("title: T\na: {value: 1}", "a: basis None is not one of"),
+        ("title: T\na: {b: {value: 1, basis: guessed}}", "a.b: basis 'guessed' is not one of datasheet"),
+        ("title: T\na: {value: 1, basis: measured}", "a: a measured number names its source"),
+        (
+            "title: T\na: {value: 1, basis: measured, source: shet}\nsources: {sheet: {title: S}}",
+            "did you mean 'sheet'?",
+        ),
+    ],
+)
 def test_a_broken_file_is_named_with_its_field(text: str, says: str) -> None:
     with pytest.raises(PresetError) as caught:
         catalogue.parse(text, "gpus", "broken")

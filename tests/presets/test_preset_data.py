@@ -26,17 +26,33 @@ FULLY_CERTIFIED = ("gpus", "tiers", "prices")  # families in which no number may
 # Dotted path of a field (without the preset's own keys) -> its dimension in kvmodel.units.
 FIELDS = {
     "gpus": {
-        "memory": "B", "memory_bandwidth": "B/s", "flops.*": "FLOP/s", "host_link": "B/s",
-        "host_link_line": "B/s", "peer_link": "B/s", "power": "W",
+        "memory": "B",
+        "memory_bandwidth": "B/s",
+        "flops.*": "FLOP/s",
+        "host_link": "B/s",
+        "host_link_line": "B/s",
+        "peer_link": "B/s",
+        "power": "W",
     },
     "tiers": {
-        "latency": "s", "read_bandwidth": "B/s", "write_bandwidth": "B/s", "line_bandwidth": "B/s",
+        "latency": "s",
+        "read_bandwidth": "B/s",
+        "write_bandwidth": "B/s",
+        "line_bandwidth": "B/s",
         "power_per_byte": "W/B",
     },
     "prices": {
-        "gpus.*": "USD/s", "dram": "USD/B", "cxl": "USD/B", "nvme": "USD/B", "remote": "USD/B",
-        "object_store": "USD/B/s", "ranges.object_store.*": "USD/B/s", "ranges.*.*": "USD/B",
-        "electricity": "USD/J", "amortization": "s", "power_usage_effectiveness": "",
+        "gpus.*": "USD/s",
+        "dram": "USD/B",
+        "cxl": "USD/B",
+        "nvme": "USD/B",
+        "remote": "USD/B",
+        "object_store": "USD/B/s",
+        "ranges.object_store.*": "USD/B/s",
+        "ranges.*.*": "USD/B",
+        "electricity": "USD/J",
+        "amortization": "s",
+        "power_usage_effectiveness": "",
     },
 }
 ABILITIES = ("host_addressable", "gpu_consumable", "survives_process", "survives_power_loss")
@@ -244,8 +260,9 @@ def test_priced_gpus_are_presets(path: Path) -> None:
 def test_example_prices_lie_in_their_range(path: Path) -> None:
     preset = read(path)
     for medium in preset["ranges"]:
-        low, value, high = (base_value(preset, "prices", key)
-                            for key in (f"ranges.{medium}.low", medium, f"ranges.{medium}.high"))
+        low, value, high = (
+            base_value(preset, "prices", key) for key in (f"ranges.{medium}.low", medium, f"ranges.{medium}.high")
+        )
         assert low <= value <= high, medium
 
 

@@ -45,11 +45,14 @@ def test_losses_in_the_caption_are_differences_of_the_printed_shares():
     assert "20.0 points are lost because no tier" in caption and "10.0 because fetching" in caption
 
 
-@pytest.mark.parametrize("knee, expected", [
-    (0.1 * TIB, "does not earn its rent even at 102 GiB"),  # 6.4 TiB / 64
-    (102.4 * TIB, "earns its rent up to 102 TiB at least"),  # 6.4 TiB x 16
-    (9.6 * TIB, "earns its rent up to 9.60 TiB; the study has 6.40 TiB"),
-])
+@pytest.mark.parametrize(
+    "knee, expected",
+    [
+        (0.1 * TIB, "does not earn its rent even at 102 GiB"),  # 6.4 TiB / 64
+        (102.4 * TIB, "earns its rent up to 102 TiB at least"),  # 6.4 TiB x 16
+        (9.6 * TIB, "earns its rent up to 9.60 TiB; the study has 6.40 TiB"),
+    ],
+)
 def test_knee_at_the_edges_of_what_was_looked_at(knee, expected):
     table = hand_made.table()
     table.curves["capacity:nvme"] = hand_made.capacity_curve(knee)
@@ -95,7 +98,7 @@ def test_draws_show_their_range():
     draws = np.linspace(0.2, 0.4, 101)
     table = hand_made.table(cost=(np.inf, 0.9, draws), axes=(Axis("draw", np.arange(101)),))
     spec = named(table)["arms"].specs[1]
-    drawn, = [record for record in records_of(spec) if record["name"] == "all_tiers"]
+    (drawn,) = [record for record in records_of(spec) if record["name"] == "all_tiers"]
     assert [drawn[key] for key in ("y", "low", "high")] == pytest.approx([0.3, 0.21, 0.39])
 
 
@@ -106,7 +109,8 @@ def test_a_sweep_is_drawn_over_its_first_axis():
     table = hand_made.table(cost=(np.inf, 0.9, cost), axes=axes)
     assert named(table)["sweep"].title == (
         "Over tiers.dram.capacity from 256 GiB to 4.00 TiB a qualified session costs least with all_tiers: "
-        "0.3 USD at 1.00 TiB")
+        "0.3 USD at 1.00 TiB"
+    )
 
 
 def test_several_cases_are_compared():

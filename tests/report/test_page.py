@@ -128,9 +128,23 @@ def test_all_flags_are_shown():
 
 def test_verdict_comes_first_then_tables_then_charts():
     text = "".join(made().text)
-    places = [text.index(title) for title in (
-        "Verdict", "Targets", "Arms: ", "Tiers, ", "Reuse of all_tiers", "Sizes and workload", "Charts",
-        "What qualifies these numbers", "Assumptions of the study", "Provenance", "All results", "Reproduce")]
+    places = [
+        text.index(title)
+        for title in (
+            "Verdict",
+            "Targets",
+            "Arms: ",
+            "Tiers, ",
+            "Reuse of all_tiers",
+            "Sizes and workload",
+            "Charts",
+            "What qualifies these numbers",
+            "Assumptions of the study",
+            "Provenance",
+            "All results",
+            "Reproduce",
+        )
+    ]
     assert places == sorted(places)
 
 
@@ -143,8 +157,9 @@ def test_draws_are_summed_up_and_said_so():
 
 
 def test_a_swept_axis_is_told_in_its_unit():
-    table = hand_made.table(cost=(np.inf, 0.9, np.array([0.4, 0.3])),
-                            axes=(Axis("tiers.dram.capacity", np.array([2.0**39, 2.0**40]), "B"),))
+    table = hand_made.table(
+        cost=(np.inf, 0.9, np.array([0.4, 0.3])), axes=(Axis("tiers.dram.capacity", np.array([2.0**39, 2.0**40]), "B"),)
+    )
     assert "Over tiers.dram.capacity from 512 GiB to 1.00 TiB" in "".join(made(table).text)
 
 
@@ -170,8 +185,10 @@ def test_the_command_reproduces_the_page():
     study = hand_made.study("uncertain: {prices.nvme: {loguniform: [0.1 USD/GB, 0.4 USD/GB]}}\n")
     table = hand_made.table(overrides={"tiers.dram.capacity": "2 TiB"}, scenarios=["long"], draws=50)
     text = "".join(Reader(page_module.page(study, table)).text)
-    assert ("kvmodel plan 'my study.yaml' --set 'tiers.dram.capacity=2 TiB' --scenario long --seed 7 --draws 50 "
-            "--report report.html") in text
+    assert (
+        "kvmodel plan 'my study.yaml' --set 'tiers.dram.capacity=2 TiB' --scenario long --seed 7 --draws 50 "
+        "--report report.html"
+    ) in text
     assert "0123abcd" in text
 
 

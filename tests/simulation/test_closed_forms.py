@@ -38,8 +38,10 @@ DRAWN = Empirical((2.0, 6.0, 9.0, 14.0, 30.0, 400.0))
 
 STATIONARY = {
     "few large sessions": ([BIG], 6e5),
-    "many small sessions": ([SessionStream(1.0, Lognormal(300.0, 0.8), Lognormal(40.0, 1.0), GeometricTurns(6.0),
-                                           Exponential(30.0))], 8e3),
+    "many small sessions": (
+        [SessionStream(1.0, Lognormal(300.0, 0.8), Lognormal(40.0, 1.0), GeometricTurns(6.0), Exponential(30.0))],
+        8e3,
+    ),
     "heavy-tailed pauses": ([replace(CHAT, gap=Lomax(1.3, 15.0))], 1e5),
     "constant pauses": ([replace(CHAT, gap=Constant(30.0))], 8e4),
     "short and long kinds": ([replace(CHAT, arrival_rate=0.3, turns=GeometricTurns(2.0)), BIG], 4e4),
@@ -51,8 +53,10 @@ STATIONARY = {
     "shared heads": ([replace(CHAT, prefix=HEADS)], 1e5),
     "heads asked for alone": ([replace(CHAT, prefix=HEADS), SessionStream(0.3, Constant(200.0), prefix=HEADS)], 4e4),
     "tenants with a head each": ([replace(CHAT, prefix=TENANTS)], 8e4),
-    "agents on shared heads": ([SessionStream.of_agents(30, CHAT.first, CHAT.step, CHAT.turns, CHAT.gap, prefix=HEADS)],
-                               2.5e4),
+    "agents on shared heads": (
+        [SessionStream.of_agents(30, CHAT.first, CHAT.step, CHAT.turns, CHAT.gap, prefix=HEADS)],
+        2.5e4,
+    ),
     "retention": ([replace(CHAT, retention=40.0)], 1e5),
     "retention and heads": ([replace(CHAT, retention=100.0, prefix=HEADS)], 8e4),
 }

@@ -11,9 +11,7 @@ from kvmodel.simulation import session_cache
 
 HEADS = SharedPrefix.zipf(50.0, 5, 1.0)
 STREAMS = [
-    SessionStream(
-        0.05, Lognormal(100.0, 0.5), Exponential(20.0), GeometricTurns(4.0), Exponential(30.0), prefix=HEADS
-    ),
+    SessionStream(0.05, Lognormal(100.0, 0.5), Exponential(20.0), GeometricTurns(4.0), Exponential(30.0), prefix=HEADS),
     SessionStream(0.05, Constant(30.0), Constant(10.0), FixedTurns(3), Constant(20.0)),
 ]
 
@@ -27,9 +25,7 @@ def naive(events, tokens, touch):
         over = {}
         for owner, _ in owners:
             places = [i for i, entry in enumerate(stack) if entry[0] == owner]
-            over[owner] = (
-                (sum(e[1] for e in stack[: places[0]]), stack[places[0]][1]) if places else (np.inf, 0.0)
-            )
+            over[owner] = (sum(e[1] for e in stack[: places[0]]), stack[places[0]][1]) if places else (np.inf, 0.0)
         rows.append([over[owner] for owner, _ in owners])
         stack = [entry for entry in stack if entry[0] not in over]
         for owner, amount in owners if touch == "reverse" else owners[::-1]:
@@ -63,9 +59,7 @@ def test_the_same_seed_gives_the_same_log():
 def test_retention_drops_contexts():
     """Constant pauses of 20 s: all found if contexts are kept for 21 s, none if for 19 s."""
     for kept, found in ((21.0, 1.0), (19.0, 0.0)):
-        stream = SessionStream(
-            0.05, Constant(30.0), Constant(10.0), FixedTurns(3), Constant(20.0), retention=kept
-        )
+        stream = SessionStream(0.05, Constant(30.0), Constant(10.0), FixedTurns(3), Constant(20.0), retention=kept)
         log = session_cache.simulate_sessions([stream], 5_000.0, seed=3)
         assert session_cache.hit_ratio(log, 1e9).private[0] == found
 
@@ -80,8 +74,7 @@ def test_more_capacity_never_finds_less_and_everything_fits():
 def test_standard_error_covers_the_spread_of_independent_runs():
     """The stated error of one run against the spread over eight seeds, within a factor of two."""
     runs = [
-        session_cache.hit_ratio(session_cache.simulate_sessions(STREAMS, 15_000.0, seed=s), 2_000.0)
-        for s in range(8)
+        session_cache.hit_ratio(session_cache.simulate_sessions(STREAMS, 15_000.0, seed=s), 2_000.0) for s in range(8)
     ]
     spread = np.std([r.private[0] for r in runs], ddof=1)
     stated = np.mean([r.private_error[0] for r in runs])

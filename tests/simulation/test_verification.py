@@ -25,8 +25,9 @@ def test_differences_come_with_their_standard_errors():
     assert found.turns > 20_000 and found.private.shape == found.private_error.shape == (2, 3)
     assert np.isnan(found.private[1]).all() and np.isnan(found.simulated_prefix[1]).all()  # one turn, no head
     assert np.all(np.abs(found.private - found.simulated_private)[0] <= 0.015 + 3 * found.private_error[0])
-    assert found.largest_difference == np.nanmax(np.abs([found.private[0] - found.simulated_private[0],
-                                                         found.prefix[0] - found.simulated_prefix[0]]))
+    assert found.largest_difference == np.nanmax(
+        np.abs([found.private[0] - found.simulated_private[0], found.prefix[0] - found.simulated_prefix[0]])
+    )
 
 
 def test_a_wrong_closed_form_is_seen():

@@ -28,8 +28,13 @@ def test_example_gives_its_expected_summary(path):
     scenarios = [name for name in dict.fromkeys(row.get("case") or "base" for row in expected) if name != "base"]
     table = plan(study, scenarios, draws=20)
     for row in expected:
-        value = table.value(row["quantity"], case=row.get("case") or "base", arm=row["arm"], tier=row["tier"],
-                            population=row["population"])
+        value = table.value(
+            row["quantity"],
+            case=row.get("case") or "base",
+            arm=row["arm"],
+            tier=row["tier"],
+            population=row["population"],
+        )
         assert central(value) == pytest.approx(float(row["value"]), rel=float(row["tolerance"]), abs=1e-12), row
     assert all(not np.isnan(central(row.value)) or row.flags for row in table)
 
@@ -41,8 +46,10 @@ def test_example_says_what_it_shows(path):
 
 def test_the_main_example_is_swept_ten_by_ten():
     path = ROOT / "examples" / "agents_on_h100" / "study.yaml"
-    sweep = {"tiers.dram.capacity": {"geomspace": ["256 GiB", "4 TiB", 10]},
-             "workload.agents.arrivals": {"linspace": ["0.02 /s", "0.1 /s", 10]}}
+    sweep = {
+        "tiers.dram.capacity": {"geomspace": ["256 GiB", "4 TiB", 10]},
+        "workload.agents.arrivals": {"linspace": ["0.02 /s", "0.1 /s", 10]},
+    }
     table = plan(load_study(path, {"sweep": sweep, "compare": ["all_tiers"]}), draws=0)
     resident = table.value("reuse.resident", arm="all_tiers", tier="", population="")
     assert resident.shape == (10, 10)

@@ -13,8 +13,10 @@ from kvmodel.system.case import Case
 from tests.studies import planned, study
 
 SWEEP = {"tiers.dram.capacity": {"geomspace": ["64 GiB", "1 TiB", 5]}, "deployment.prefill.mfu": [0.3, 0.5]}
-UNCERTAIN = {"prices.dram": {"loguniform": ["4 USD/GB", "16 USD/GB"]},
-             "workload.chat.arrivals": {"lognormal": {"median": "0.2 /s", "sigma": 0.2}}}
+UNCERTAIN = {
+    "prices.dram": {"loguniform": ["4 USD/GB", "16 USD/GB"]},
+    "workload.chat.arrivals": {"lognormal": {"median": "0.2 /s", "sigma": 0.2}},
+}
 
 
 def test_each_sweep_is_an_axis_in_file_order_and_draws_come_last():
@@ -34,7 +36,9 @@ def test_numbers_inside_laws_can_be_swept():
 
 
 def test_names_become_cases():
-    found = expand(study(sweep={"model.preset": ["llama-3.1-8b", "qwen3-32b"], "policy.chain": ["inclusive", "exclusive"]}))
+    found = expand(
+        study(sweep={"model.preset": ["llama-3.1-8b", "qwen3-32b"], "policy.chain": ["inclusive", "exclusive"]})
+    )
     assert len(found.cases) == 4 and not found.axes
     assert {found.case(name, {}).model.preset for name in found.cases} == {"llama-3.1-8b", "qwen3-32b"}
 
@@ -77,8 +81,12 @@ def test_prices_are_not_cut():
 
 
 def test_windows_change_nothing(monkeypatch):
-    changes = {"sweep": {"tiers.dram.capacity": ["64 GiB", "1 TiB", "2 TiB"]}, "uncertain": UNCERTAIN,
-               "monte_carlo": {"draws": 6}, "compare": ["local_reuse", "all_tiers"]}
+    changes = {
+        "sweep": {"tiers.dram.capacity": ["64 GiB", "1 TiB", "2 TiB"]},
+        "uncertain": UNCERTAIN,
+        "monte_carlo": {"draws": 6},
+        "compare": ["local_reuse", "all_tiers"],
+    }
     whole = planned(**changes)
     monkeypatch.setattr("kvmodel.study.run.POINTS_AT_ONCE", 4)
     cut = planned(**changes)

@@ -19,7 +19,8 @@ def folder(tmp_path):
 
 def test_included_files_lie_below_the_study(folder):
     (folder / "measured.yaml").write_text(
-        "deployment:\n  reserve: 7 GB\n  prefill: {constant: 99 ms}\nslo: {ttft: {p95: 9 s}}\n", encoding="utf-8")
+        "deployment:\n  reserve: 7 GB\n  prefill: {constant: 99 ms}\nslo: {ttft: {p95: 9 s}}\n", encoding="utf-8"
+    )
     (folder / "study.yaml").write_text("include: measured.yaml\n" + STUDY, encoding="utf-8")
     record = load_study(folder / "study.yaml").record
     assert record.deployment.reserve == 7e9  # only the included file says it
@@ -34,9 +35,14 @@ def test_later_includes_lie_over_earlier_ones(folder):
     assert load_study(folder / "study.yaml").record.deployment.reserve == 6e9
 
 
-@pytest.mark.parametrize(("include", "words"), [
-    ("nowhere.yaml", "nowhere.yaml"), ("[1, 2]", "name of a YAML file"), ("nested.yaml", "may not include others"),
-])
+@pytest.mark.parametrize(
+    ("include", "words"),
+    [
+        ("nowhere.yaml", "nowhere.yaml"),
+        ("[1, 2]", "name of a YAML file"),
+        ("nested.yaml", "may not include others"),
+    ],
+)
 def test_a_bad_include_is_one_clear_message(folder, include, words):
     (folder / "nested.yaml").write_text("include: study.yaml\n", encoding="utf-8")
     (folder / "study.yaml").write_text(f"include: {include}\n" + STUDY, encoding="utf-8")
@@ -45,9 +51,18 @@ def test_a_bad_include_is_one_clear_message(folder, include, words):
 
 
 def test_a_model_may_be_a_config_json(folder):
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
-              "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
-              "vocab_size": 128256, "torch_dtype": "bfloat16", "max_position_embeddings": 131072}
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 128256,
+        "torch_dtype": "bfloat16",
+        "max_position_embeddings": 131072,
+    }
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     text = STUDY.replace("model: {preset: llama-3.1-8b}", "model: {config: config.json, kv_dtype: fp8}")
     (folder / "study.yaml").write_text(text, encoding="utf-8")

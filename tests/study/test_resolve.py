@@ -71,10 +71,15 @@ def messages(error: pytest.ExceptionInfo[StudyError]) -> list[str]:
 # --- paths ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("path", "value"), [
-    ("tiers.dram.capacity", "1 TiB"), ("compare.1", "all_tiers"), ("sweep.tiers.dram.capacity.0", 1),
-    ("scenarios.longer.tiers.nvme.count", 8),
-])
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("tiers.dram.capacity", "1 TiB"),
+        ("compare.1", "all_tiers"),
+        ("sweep.tiers.dram.capacity.0", 1),
+        ("scenarios.longer.tiers.nvme.count", 8),
+    ],
+)
 def test_paths_reach_values_also_through_dotted_keys(tree: Tree, path: str, value: Any) -> None:
     assert get_path(tree.data, path) == value
     assert get_path(with_path(tree.data, path, "new"), path) == "new"
@@ -88,12 +93,18 @@ def test_with_path_copies_only_what_is_on_the_way(tree: Tree) -> None:
     assert changed["model"] is tree.data["model"]
 
 
-@pytest.mark.parametrize(("path", "says"), [
-    ("tiers.dramm.capacity", "no 'dramm' in 'tiers'; did you mean 'dram'?"),
-    ("teirs.dram", "no 'teirs' at the top of the study; did you mean 'tiers'?"),
-    ("compare.7", "entries 0 to 1, not '7'"), ("compare.x", "entries 0 to 1, not 'x'"),
-    ("compare.1.x", "'compare.1' is a value"), ("tiers..dram", "no ''"), ("", "no ''"),
-])
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("tiers.dramm.capacity", "no 'dramm' in 'tiers'; did you mean 'dram'?"),
+        ("teirs.dram", "no 'teirs' at the top of the study; did you mean 'tiers'?"),
+        ("compare.7", "entries 0 to 1, not '7'"),
+        ("compare.x", "entries 0 to 1, not 'x'"),
+        ("compare.1.x", "'compare.1' is a value"),
+        ("tiers..dram", "no ''"),
+        ("", "no ''"),
+    ],
+)
 def test_a_path_that_leads_nowhere_names_the_nearest(tree: Tree, path: str, says: str) -> None:
     with pytest.raises(UnknownPathError, match="leads nowhere") as caught:
         get_path(tree.data, path)
@@ -113,9 +124,16 @@ def test_new_keys_are_made_where_a_field_may_be(tree: Tree) -> None:
 
 
 def test_overrides_read_text_as_yaml_does(tree: Tree) -> None:
-    changed = apply_overrides(tree, {
-        "tiers.dram.capacity": "1e3", "model.name": "NO", "compare": "[no_reuse]", "tiers.nvme.count": 2,
-        "targets.endurance.lifetime": ">= 5 yr"})
+    changed = apply_overrides(
+        tree,
+        {
+            "tiers.dram.capacity": "1e3",
+            "model.name": "NO",
+            "compare": "[no_reuse]",
+            "tiers.nvme.count": 2,
+            "targets.endurance.lifetime": ">= 5 yr",
+        },
+    )
     assert changed.data["tiers"]["dram"]["capacity"] == 1000.0
     assert changed.data["model"]["name"] == "NO"
     assert changed.data["compare"] == ["no_reuse"]
@@ -162,15 +180,20 @@ def test_a_value_from_a_scenario_is_found_in_its_line(tree: Tree) -> None:
 
 
 def test_wrong_scenarios() -> None:
-    tree = read_text("a: {b: 1}\nscenarios:\n  one: {a.c.d: 1, x.y: 2}\n  two: {extends: three}\n"
-                     "  three: {extends: two}\n  four: 7\n  five: {extends: on}\n", "s")
+    tree = read_text(
+        "a: {b: 1}\nscenarios:\n  one: {a.c.d: 1, x.y: 2}\n  two: {extends: three}\n"
+        "  three: {extends: two}\n  four: 7\n  five: {extends: on}\n",
+        "s",
+    )
     with pytest.raises(StudyError) as caught:
         apply_scenarios(tree, ["one"])
-    assert [(p.line, p.path) for p in caught.value.problems] == [
-        (3, "scenarios.one.a.c.d"), (3, "scenarios.one.x.y")]
-    for name, says in (("two", "extend each other: two -> three -> two"), ("four", "expected a mapping"),
-                       ("five", "unknown scenario 'on'; did you mean 'one'"),
-                       ("thre", "did you mean 'three'")):
+    assert [(p.line, p.path) for p in caught.value.problems] == [(3, "scenarios.one.a.c.d"), (3, "scenarios.one.x.y")]
+    for name, says in (
+        ("two", "extend each other: two -> three -> two"),
+        ("four", "expected a mapping"),
+        ("five", "unknown scenario 'on'; did you mean 'one'"),
+        ("thre", "did you mean 'three'"),
+    ):
         with pytest.raises(StudyError, match=says):
             apply_scenarios(tree, [name])
     with pytest.raises(StudyError, match="unknown scenario 'x'"):
@@ -186,8 +209,12 @@ def test_a_preset_lies_below_the_users_own_fields(tree: Tree) -> None:
     data, _ = merge_presets(tree, PLACES)
     assert data["model"] == {"preset": "tiny (modified: layers)", "layers": 3, "heads": 4}
     assert data["tiers"]["nvme"] == {
-        "preset": "fast-drive", "kind": "nvme", "capacity": "6.4 TB", "count": 4,
-        "endurance": {"dwpd": 3, "years": "5 yr"}}
+        "preset": "fast-drive",
+        "kind": "nvme",
+        "capacity": "6.4 TB",
+        "count": 4,
+        "endurance": {"dwpd": 3, "years": "5 yr"},
+    }
     assert data["tiers"]["dram"] == tree.data["tiers"]["dram"]
     assert list(data) == list(tree.data)
 
@@ -224,18 +251,35 @@ def test_a_choice_of_another_kind_replaces_the_one_below(monkeypatch: pytest.Mon
 
 
 def test_wrong_presets_are_reported_together_with_their_lines() -> None:
-    tree = read_text("model: {preset: tinny}\ntiers:\n  a: {preset: fast-drve}\n  b: {preset: 7}\n"
-                     "  c: {kind: dram, preset: fast-drive}\n  d: 3\n", "s")
+    tree = read_text(
+        "model: {preset: tinny}\ntiers:\n  a: {preset: fast-drve}\n  b: {preset: 7}\n"
+        "  c: {kind: dram, preset: fast-drive}\n  d: 3\n",
+        "s",
+    )
     with pytest.raises(UnmergedError) as caught:
         merge_presets(tree, PLACES)
     assert [(p.line, p.path) for p in caught.value.problems] == [
-        (1, "model.preset"), (3, "tiers.a.preset"), (4, "tiers.b.preset"), (5, "tiers.c.preset")]
+        (1, "model.preset"),
+        (3, "tiers.a.preset"),
+        (4, "tiers.b.preset"),
+        (5, "tiers.c.preset"),
+    ]
     assert caught.value.data == tree.data
-    others = [Problem("tiers.a.capacity", "is missing", 3), Problem("name", "is missing", 1),
-              Problem("tiers.aa", "x", 2), Problem("tiers.a", "x", 3)]
+    others = [
+        Problem("tiers.a.capacity", "is missing", 3),
+        Problem("name", "is missing", 1),
+        Problem("tiers.aa", "x", 2),
+        Problem("tiers.a", "x", 3),
+    ]
     together = caught.value.with_others(others).problems
     assert {problem.path for problem in together} == {
-        "model.preset", "tiers.a.preset", "tiers.b.preset", "tiers.c.preset", "name", "tiers.aa"}
+        "model.preset",
+        "tiers.a.preset",
+        "tiers.b.preset",
+        "tiers.c.preset",
+        "name",
+        "tiers.aa",
+    }
     assert "did you mean 'tiny'?" in messages(caught)[0]
     assert "in tiers or drives; did you mean 'fast-drive'?" in messages(caught)[1]
     assert "named by text, got 7" in messages(caught)[2]

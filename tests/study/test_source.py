@@ -29,16 +29,51 @@ def file_message(path: Path) -> str:
     return problem.message
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    # What YAML 1.1 turns into something else; read here as YAML 1.2's core schema and a person read it.
-    ("NO", "NO"), ("yes", "yes"), ("on", "on"), ("Off", "Off"), ("1:30", "1:30"), ("20:1", "20:1"),
-    ("0755", "0755"), ("08", "08"), ("0x70B", "0x70B"), ("0o17", "0o17"), ("1_000", "1_000"),
-    ("2026-01-02", "2026-01-02"), ("1e3", 1000.0), ("1.0e3", 1000.0), ("1e+3", 1000.0), ("1E-3", 0.001),
-    (".5", 0.5), ("5.", 5.0), ("-.5", -0.5), ("12", 12), ("-12", -12), ("+12", 12), ("0", 0),
-    ("true", True), ("false", False), ("null", None), ("~", None),
-    (".inf", math.inf), ("-.inf", -math.inf), ("128k", "128k"), ("80%", "80%"), ("20 GiB/s", "20 GiB/s"),
-    ("1.2.3", "1.2.3"), ("e3", "e3"), ("-", "-"), (".", "."), ("+", "+"), ("True", "True"), ("=", "="),
-])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        # What YAML 1.1 turns into something else; read here as YAML 1.2's core schema and a person read it.
+        ("NO", "NO"),
+        ("yes", "yes"),
+        ("on", "on"),
+        ("Off", "Off"),
+        ("1:30", "1:30"),
+        ("20:1", "20:1"),
+        ("0755", "0755"),
+        ("08", "08"),
+        ("0x70B", "0x70B"),
+        ("0o17", "0o17"),
+        ("1_000", "1_000"),
+        ("2026-01-02", "2026-01-02"),
+        ("1e3", 1000.0),
+        ("1.0e3", 1000.0),
+        ("1e+3", 1000.0),
+        ("1E-3", 0.001),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("-.5", -0.5),
+        ("12", 12),
+        ("-12", -12),
+        ("+12", 12),
+        ("0", 0),
+        ("true", True),
+        ("false", False),
+        ("null", None),
+        ("~", None),
+        (".inf", math.inf),
+        ("-.inf", -math.inf),
+        ("128k", "128k"),
+        ("80%", "80%"),
+        ("20 GiB/s", "20 GiB/s"),
+        ("1.2.3", "1.2.3"),
+        ("e3", "e3"),
+        ("-", "-"),
+        (".", "."),
+        ("+", "+"),
+        ("True", "True"),
+        ("=", "="),
+    ],
+)
 def test_plain_values(text: str, value: Any) -> None:
     read = read_scalar(text)
     assert read == value and type(read) is type(value)
@@ -60,8 +95,7 @@ def test_numbers_without_a_value_are_refused(text: str) -> None:
 
 
 def test_positions_are_those_of_keys_and_entries() -> None:
-    tree = read_text("# head\ntiers:\n  dram:\n    capacity: 1 TiB\nlist:\n"
-                     "  - a\n  - {b: 1,\n     c: 2}\n", "s")
+    tree = read_text("# head\ntiers:\n  dram:\n    capacity: 1 TiB\nlist:\n  - a\n  - {b: 1,\n     c: 2}\n", "s")
     assert tree.positions[("tiers", "dram", "capacity")] == (4, 5)
     assert tree.positions[("tiers",)] == (2, 1)
     assert tree.positions[("list", 1)] == (7, 5)
@@ -79,8 +113,7 @@ def test_every_duplicate_key_is_reported_with_both_lines() -> None:
 
 
 def test_merges_keep_own_keys_and_the_first_of_several() -> None:
-    tree = read_text("a: &a {x: 1, y: {z: 2}}\nb: &b {x: 3, w: 4}\n"
-                     "c:\n  x: 5\n  <<: *a\nd: {<<: [*b, *a]}\n", "s")
+    tree = read_text("a: &a {x: 1, y: {z: 2}}\nb: &b {x: 3, w: 4}\nc:\n  x: 5\n  <<: *a\nd: {<<: [*b, *a]}\n", "s")
     assert tree.data["c"] == {"x": 5, "y": {"z": 2}}
     assert tree.data["d"] == {"x": 3, "w": 4, "y": {"z": 2}}
     assert tree.positions[("c", "x")] == (4, 3)
@@ -98,19 +131,31 @@ def test_alias_bombs_and_cycles_are_refused() -> None:
     assert problems("a: &a {<<: *a}\n") == [(1, "a", "an alias contains itself")]
 
 
-@pytest.mark.parametrize(("text", "line", "says"), [
-    ("", None, "is empty"), ("# only a comment\n\n", None, "is empty"), ("---\n", None, "is empty"),
-    ("- 1\n- 2\n", 1, "found a list"), ("just words\n", 1, "found one value"), ("''\n", 1, "found one value"),
-    ("a: [1\nb: 2\n", 2, "not valid YAML"), ("a:\n\tb: 1\n", 2, "indent with spaces, not tabs"),
-    ("a: 1\n---\nb: 2\n", 2, "found another document"), ("a: *b\n", 1, "undefined alias"),
-    ("a: \x01\n", None, "control characters"), ("a: \0\n", None, "control characters"),
-    ("a: \udc80\n", None, "not valid Unicode"),
-    ("a: !!str 1\n", 1, "tag '!!str' is not read"),
-    ("a: !!python/object:os.system {}\n", 1, "tag '!!python/object"),
-    ("a: ! x\n", 1, "tag '!' is not read"), ("? [a, b]\n: 1\n", 1, "a key must be one word"),
-    ("a: " + "[" * 500 + "\n", 1, "levels deep"), ("[" * 9000 + "\n", 1, "depth"),
-    ("a: [" + "1," * source.MAX_VALUES + "]\n", 1, "holds more than 200,000 values"),
-])
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("", None, "is empty"),
+        ("# only a comment\n\n", None, "is empty"),
+        ("---\n", None, "is empty"),
+        ("- 1\n- 2\n", 1, "found a list"),
+        ("just words\n", 1, "found one value"),
+        ("''\n", 1, "found one value"),
+        ("a: [1\nb: 2\n", 2, "not valid YAML"),
+        ("a:\n\tb: 1\n", 2, "indent with spaces, not tabs"),
+        ("a: 1\n---\nb: 2\n", 2, "found another document"),
+        ("a: *b\n", 1, "undefined alias"),
+        ("a: \x01\n", None, "control characters"),
+        ("a: \0\n", None, "control characters"),
+        ("a: \udc80\n", None, "not valid Unicode"),
+        ("a: !!str 1\n", 1, "tag '!!str' is not read"),
+        ("a: !!python/object:os.system {}\n", 1, "tag '!!python/object"),
+        ("a: ! x\n", 1, "tag '!' is not read"),
+        ("? [a, b]\n: 1\n", 1, "a key must be one word"),
+        ("a: " + "[" * 500 + "\n", 1, "levels deep"),
+        ("[" * 9000 + "\n", 1, "depth"),
+        ("a: [" + "1," * source.MAX_VALUES + "]\n", 1, "holds more than 200,000 values"),
+    ],
+)
 def test_each_broken_text_is_one_problem_with_its_line(text: str, line: int | None, says: str) -> None:
     ((found, _, said),) = problems(text)
     assert found == line
@@ -151,11 +196,22 @@ def test_a_file_and_its_text_read_the_same(tmp_path: Path) -> None:
     assert read_tree(str(path)).name == str(path)
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("1 TiB", "1 TiB"), (" 3 ", 3), (">= 0.5", ">= 0.5"), ("[1, 2 GiB]", [1, "2 GiB"]),
-    ("{a: 1e3}", {"a": 1000.0}),
-    ("'5'", "5"), ("", None), ("a: b", "a: b"), ("*x", "*x"), ("# x", "# x"), ("NO", "NO"),
-])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1 TiB", "1 TiB"),
+        (" 3 ", 3),
+        (">= 0.5", ">= 0.5"),
+        ("[1, 2 GiB]", [1, "2 GiB"]),
+        ("{a: 1e3}", {"a": 1000.0}),
+        ("'5'", "5"),
+        ("", None),
+        ("a: b", "a: b"),
+        ("*x", "*x"),
+        ("# x", "# x"),
+        ("NO", "NO"),
+    ],
+)
 def test_values_of_a_command_line(text: str, value: Any) -> None:
     assert read_value(text) == value
 
@@ -182,10 +238,10 @@ def test_any_bytes_give_a_tree_or_a_study_error(content: bytes, tmp_path_factory
 
 words = st.text(st.characters(exclude_categories=("C", "Zl", "Zp")), max_size=10)
 surprises = st.sampled_from(["NO", "1e3", "1:30", "<<", "0x1", "~", "1_0", ".inf", "2026-01-02", "true"])
-scalars = st.one_of(st.none(), st.booleans(), st.integers(), words, surprises,
-                    st.floats(allow_nan=False, allow_infinity=False))
-values = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=4))
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), words, surprises, st.floats(allow_nan=False, allow_infinity=False)
+)
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=4))
 
 
 @given(st.dictionaries(words, values))

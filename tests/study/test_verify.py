@@ -15,5 +15,8 @@ def test_the_closed_form_stands_beside_its_simulation():
     assert {a.tier for a in found} == set(case.tiers) and len(found) == 3 * 2 * 3
     for closed, simulated, error in zip(found[::3], found[1::3], found[2::3], strict=True):
         assert [a.quantity for a in (closed, simulated, error)] == [
-            "verify.closed_form", "verify.simulated", "verify.standard_error"]
+            "verify.closed_form",
+            "verify.simulated",
+            "verify.standard_error",
+        ]
         assert abs(closed.value - simulated.value) <= 0.015 + 3 * error.value

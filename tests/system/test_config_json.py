@@ -55,74 +55,121 @@ def test_presets_equal_the_files_they_were_written_from(reference_data) -> None:
     assert checked == 0 or checked > 50
 
 
-@pytest.mark.parametrize(("name", "total", "active", "within"), [
-    # published counts: model cards of the checkpoints
-    ("meta-llama__Meta-Llama-3.1-8B.json", 8.03e9, 8.03e9, 0.005),
-    ("meta-llama__Meta-Llama-3.1-405B.json", 405.85e9, 405.85e9, 0.005),
-    ("Qwen__Qwen3-235B-A22B.json", 235e9, 22e9, 0.02),
-    ("Qwen__Qwen3-Coder-480B-A35B-Instruct.json", 480e9, 35e9, 0.02),
-    ("deepseek-ai__DeepSeek-V3.json", 671e9, 37e9, 0.02), ("mistralai__Mixtral-8x7B-v0.1.json", 46.7e9, 12.9e9, 0.01),
-    ("openai__gpt-oss-120b.json", 116.8e9, 5.7e9, 0.01), ("moonshotai__Kimi-K2-Instruct.json", 1.03e12, 32.6e9, 0.02),
-    ("zai-org__GLM-4.5-Air.json", 106e9, None, 0.02), ("nvidia__Nemotron-H-56B-Base-8K.json", 56e9, 56e9, 0.02),
-])
-def test_parameter_counts_are_near_the_published_ones(reference_data, name: str, total: float, active: float | None,
-                                                      within: float) -> None:
+@pytest.mark.parametrize(
+    ("name", "total", "active", "within"),
+    [
+        # published counts: model cards of the checkpoints
+        ("meta-llama__Meta-Llama-3.1-8B.json", 8.03e9, 8.03e9, 0.005),
+        ("meta-llama__Meta-Llama-3.1-405B.json", 405.85e9, 405.85e9, 0.005),
+        ("Qwen__Qwen3-235B-A22B.json", 235e9, 22e9, 0.02),
+        ("Qwen__Qwen3-Coder-480B-A35B-Instruct.json", 480e9, 35e9, 0.02),
+        ("deepseek-ai__DeepSeek-V3.json", 671e9, 37e9, 0.02),
+        ("mistralai__Mixtral-8x7B-v0.1.json", 46.7e9, 12.9e9, 0.01),
+        ("openai__gpt-oss-120b.json", 116.8e9, 5.7e9, 0.01),
+        ("moonshotai__Kimi-K2-Instruct.json", 1.03e12, 32.6e9, 0.02),
+        ("zai-org__GLM-4.5-Air.json", 106e9, None, 0.02),
+        ("nvidia__Nemotron-H-56B-Base-8K.json", 56e9, 56e9, 0.02),
+    ],
+)
+def test_parameter_counts_are_near_the_published_ones(
+    reference_data, name: str, total: float, active: float | None, within: float
+) -> None:
     """The active count includes the embedding, which some cards leave out (gpt-oss: 5.1 of our 5.7 B)."""
     llm = read_config_file(reference_data(f"model_configs/{name}"))
     assert llm.parameters == pytest.approx(total, rel=within)
     assert active is None or llm.active_parameters == pytest.approx(active, rel=within)
 
 
-LLAMA: dict[str, Any] = {"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 8,
-                         "num_key_value_heads": 2, "intermediate_size": 4096, "vocab_size": 1000}
-QWEN_NEXT: dict[str, Any] = {**LLAMA, "model_type": "qwen3_next", "head_dim": 64, "linear_num_value_heads": 4,
-                             "linear_num_key_heads": 2, "linear_key_head_dim": 64, "linear_value_head_dim": 64,
-                             "linear_conv_kernel_dim": 4}
+LLAMA: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 1024,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "intermediate_size": 4096,
+    "vocab_size": 1000,
+}
+QWEN_NEXT: dict[str, Any] = {
+    **LLAMA,
+    "model_type": "qwen3_next",
+    "head_dim": 64,
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 64,
+    "linear_value_head_dim": 64,
+    "linear_conv_kernel_dim": 4,
+}
 
 
-@pytest.mark.parametrize(("config", "words"), [
-    ({}, "model_type"),
-    ({**LLAMA, "model_type": "lama"}, "did you mean 'llama'"),
-    ({**LLAMA, "num_hidden_layers": None}, "num_hidden_layers"),
-    ({**LLAMA, "num_key_value_heads": 3}, "num_key_value_heads 3 does not divide"),
-    ({**LLAMA, "num_attention_heads": 7, "num_key_value_heads": 7}, "head_dim is missing"),
-    ({**LLAMA, "num_hidden_layers": "four"}, "whole number"),
-    ({**LLAMA, "num_hidden_layers": True}, "whole number"),
-    ({**LLAMA, "num_hidden_layers": float("inf")}, "whole number"),
-    ({**LLAMA, "layer_types": ["full_attention"] * 3}, "layer_types has 3 entries but num_hidden_layers is 4"),
-    ({**LLAMA, "layer_types": ["full_attention", "magic"] * 2}, "'magic'"),
-    ({**LLAMA, "layer_types": ["full_attention", "sliding_attention"] * 2}, "sliding_window is missing"),
-    ({**LLAMA, "sliding_window": 128}, "neither layer_types nor a pattern"),
-    ({**LLAMA, "kv_lora_rank": 512}, "kv_lora_rank announces latent attention"),
-    ({**LLAMA, "index_topk": 2048}, "index_topk announces an indexer"),
-    ({**LLAMA, "num_kv_shared_layers": 2}, "num_kv_shared_layers announces layers that share"),
-    ({**QWEN_NEXT, "linear_num_value_heads": None}, "linear_num_value_heads"),
-    ({"model_type": "deepseek_v3", "num_hidden_layers": 2, "num_attention_heads": 4, "qk_rope_head_dim": 64},
-     "kv_lora_rank is missing"),
-    ({"model_type": "deepseek_v4", "num_hidden_layers": 1, "compress_ratios": [7], "head_dim": 512, "index_n_heads": 4,
-      "qk_rope_head_dim": 64, "sliding_window": 128, "num_attention_heads": 8, "index_head_dim": 128, "index_topk": 9},
-     "compress_ratios lists 7"),
-    ({"model_type": "rwkv7", "num_hidden_layers": 2}, "unknown architecture"),
-])
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({}, "model_type"),
+        ({**LLAMA, "model_type": "lama"}, "did you mean 'llama'"),
+        ({**LLAMA, "num_hidden_layers": None}, "num_hidden_layers"),
+        ({**LLAMA, "num_key_value_heads": 3}, "num_key_value_heads 3 does not divide"),
+        ({**LLAMA, "num_attention_heads": 7, "num_key_value_heads": 7}, "head_dim is missing"),
+        ({**LLAMA, "num_hidden_layers": "four"}, "whole number"),
+        ({**LLAMA, "num_hidden_layers": True}, "whole number"),
+        ({**LLAMA, "num_hidden_layers": float("inf")}, "whole number"),
+        ({**LLAMA, "layer_types": ["full_attention"] * 3}, "layer_types has 3 entries but num_hidden_layers is 4"),
+        ({**LLAMA, "layer_types": ["full_attention", "magic"] * 2}, "'magic'"),
+        ({**LLAMA, "layer_types": ["full_attention", "sliding_attention"] * 2}, "sliding_window is missing"),
+        ({**LLAMA, "sliding_window": 128}, "neither layer_types nor a pattern"),
+        ({**LLAMA, "kv_lora_rank": 512}, "kv_lora_rank announces latent attention"),
+        ({**LLAMA, "index_topk": 2048}, "index_topk announces an indexer"),
+        ({**LLAMA, "num_kv_shared_layers": 2}, "num_kv_shared_layers announces layers that share"),
+        ({**QWEN_NEXT, "linear_num_value_heads": None}, "linear_num_value_heads"),
+        (
+            {"model_type": "deepseek_v3", "num_hidden_layers": 2, "num_attention_heads": 4, "qk_rope_head_dim": 64},
+            "kv_lora_rank is missing",
+        ),
+        (
+            {
+                "model_type": "deepseek_v4",
+                "num_hidden_layers": 1,
+                "compress_ratios": [7],
+                "head_dim": 512,
+                "index_n_heads": 4,
+                "qk_rope_head_dim": 64,
+                "sliding_window": 128,
+                "num_attention_heads": 8,
+                "index_head_dim": 128,
+                "index_topk": 9,
+            },
+            "compress_ratios lists 7",
+        ),
+        ({"model_type": "rwkv7", "num_hidden_layers": 2}, "unknown architecture"),
+    ],
+)
 def test_refusals_name_the_field(config: dict[str, Any], words: str) -> None:
     with pytest.raises(UnsupportedModelError, match=re.escape(words)):
         read_config(config)
 
 
-@pytest.mark.parametrize(("change", "growing", "fixed"), [
-    ({}, 4 * 2 * 256 * 2, 0),
-    ({"head_dim": 64}, 4 * 2 * 128 * 2, 0),  # the stated head_dim, not hidden / heads
-    ({"num_key_value_heads": None}, 4 * 8 * 256 * 2, 0),
-    ({"model_type": "qwen2", "sliding_window": 64, "use_sliding_window": False}, 4 * 2 * 256 * 2, 0),
-    ({"model_type": "qwen2", "sliding_window": 64, "use_sliding_window": True, "max_window_layers": 3},
-     3 * 2 * 256 * 2, 64 * 2 * 256 * 2),
-    ({"model_type": "mistral", "sliding_window": 64}, 0, 4 * 64 * 2 * 256 * 2),
-    ({"model_type": "gemma2", "head_dim": 128, "sliding_window": 64}, 2 * 2 * 256 * 2, 2 * 64 * 2 * 256 * 2),
-    ({"model_type": "cohere2", "sliding_window": 64}, 2 * 256 * 2, 3 * 64 * 2 * 256 * 2),
-    ({"model_type": "exaone4", "sliding_window": 64, "sliding_window_pattern": "LLLG"},
-     2 * 256 * 2, 3 * 64 * 2 * 256 * 2),
-    ({"model_type": "qwen3", "layer_types": ["full_attention"] * 5, "head_dim": 128}, 4 * 2 * 256 * 2, 0),
-])
+@pytest.mark.parametrize(
+    ("change", "growing", "fixed"),
+    [
+        ({}, 4 * 2 * 256 * 2, 0),
+        ({"head_dim": 64}, 4 * 2 * 128 * 2, 0),  # the stated head_dim, not hidden / heads
+        ({"num_key_value_heads": None}, 4 * 8 * 256 * 2, 0),
+        ({"model_type": "qwen2", "sliding_window": 64, "use_sliding_window": False}, 4 * 2 * 256 * 2, 0),
+        (
+            {"model_type": "qwen2", "sliding_window": 64, "use_sliding_window": True, "max_window_layers": 3},
+            3 * 2 * 256 * 2,
+            64 * 2 * 256 * 2,
+        ),
+        ({"model_type": "mistral", "sliding_window": 64}, 0, 4 * 64 * 2 * 256 * 2),
+        ({"model_type": "gemma2", "head_dim": 128, "sliding_window": 64}, 2 * 2 * 256 * 2, 2 * 64 * 2 * 256 * 2),
+        ({"model_type": "cohere2", "sliding_window": 64}, 2 * 256 * 2, 3 * 64 * 2 * 256 * 2),
+        (
+            {"model_type": "exaone4", "sliding_window": 64, "sliding_window_pattern": "LLLG"},
+            2 * 256 * 2,
+            3 * 64 * 2 * 256 * 2,
+        ),
+        ({"model_type": "qwen3", "layer_types": ["full_attention"] * 5, "head_dim": 128}, 4 * 2 * 256 * 2, 0),
+    ],
+)
 def test_schedules(change: dict[str, Any], growing: int, fixed: int) -> None:
     llm = read_config({k: v for k, v in {**LLAMA, **change}.items() if v is not None})
     assert (llm.growing_bytes_per_token, llm.fixed_bytes_per_sequence()) == (growing, fixed)
@@ -133,10 +180,13 @@ def test_nested_text_configuration_is_found() -> None:
     assert read_config(nested).attention == read_config(LLAMA).attention
 
 
-@pytest.mark.parametrize(("ssm", "expected"), [
-    ({}, 64 * 5120 * (16 + 3)),  # ggml-org/llama.cpp#5328 counts the same elements
-    ({"layer": "Mamba2"}, 64 * (80 * 64 * 128 + (5120 + 2 * 128) * 3)),
-])
+@pytest.mark.parametrize(
+    ("ssm", "expected"),
+    [
+        ({}, 64 * 5120 * (16 + 3)),  # ggml-org/llama.cpp#5328 counts the same elements
+        ({"layer": "Mamba2"}, 64 * (80 * 64 * 128 + (5120 + 2 * 128) * 3)),
+    ],
+)
 def test_original_mamba_files(ssm: dict[str, Any], expected: int) -> None:
     llm = read_config({"d_model": 2560, "n_layer": 64, "vocab_size": 50277, "ssm_cfg": ssm})
     assert llm.fixed_bytes_per_sequence() == 2 * expected
@@ -157,16 +207,42 @@ def test_layers_counted_from_one_or_from_zero() -> None:
         read_config({**base, "linear_attn_config": {**linear, "kda_layers": [1, 2], "full_attn_layers": [4]}})
 
 
-VALUES = st.one_of(st.none(), st.booleans(), st.integers(-5, 300), st.floats(), st.text(max_size=4),
-                   st.lists(st.sampled_from(["full_attention", "sliding_attention", 0, 1, 4, "mamba"]), max_size=5),
-                   st.dictionaries(st.text(max_size=3), st.integers(), max_size=2))
-NAMES = st.sampled_from([*LLAMA, *QWEN_NEXT, "sliding_window", "layer_types", "kv_lora_rank", "text_config", "head_dim",
-                         "linear_attn_config", "block_configs", "hybrid_override_pattern", "quantization_config",
-                         "num_experts", "moe_intermediate_size", "attn_config", "attention_types", "dtype"])
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 300),
+    st.floats(),
+    st.text(max_size=4),
+    st.lists(st.sampled_from(["full_attention", "sliding_attention", 0, 1, 4, "mamba"]), max_size=5),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+NAMES = st.sampled_from(
+    [
+        *LLAMA,
+        *QWEN_NEXT,
+        "sliding_window",
+        "layer_types",
+        "kv_lora_rank",
+        "text_config",
+        "head_dim",
+        "linear_attn_config",
+        "block_configs",
+        "hybrid_override_pattern",
+        "quantization_config",
+        "num_experts",
+        "moe_intermediate_size",
+        "attn_config",
+        "attention_types",
+        "dtype",
+    ]
+)
 
 
-@given(model_type=st.sampled_from(sorted(READERS)), base=st.sampled_from([LLAMA, QWEN_NEXT]),
-       changes=st.dictionaries(NAMES, VALUES, max_size=6))
+@given(
+    model_type=st.sampled_from(sorted(READERS)),
+    base=st.sampled_from([LLAMA, QWEN_NEXT]),
+    changes=st.dictionaries(NAMES, VALUES, max_size=6),
+)
 def test_any_file_is_read_or_refused(model_type: str, base: dict[str, Any], changes: dict[str, Any]) -> None:
     try:
         llm = read_config({**base, **changes, "model_type": model_type})

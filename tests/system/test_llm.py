@@ -17,27 +17,43 @@ PRESETS = catalogue.names("llms")
 FULL = {"kind": "full", "layers": 2, "kv_heads": 4, "k_dim": 64, "v_dim": 64, "query_heads": 8}
 
 
-@pytest.mark.parametrize(("name", "dtype", "expected"), [
-    # public figures: LMCache#715 (DeepSeek-V3), issue texts of the engines, kv-size rules collected from logs
-    ("llama-3.1-8b", "bf16", 131_072), ("llama-3.1-70b", "bf16", 327_680), ("qwen3-32b", "bf16", 262_144),
-    ("qwen3-235b-a22b", "bf16", 192_512), ("deepseek-v3", "bf16", 70_272), ("kimi-k2", "bf16", 70_272),
-    ("gpt-oss-120b", "bf16", 36_864), ("gemma-3-27b", "bf16", 81_920), ("qwen3-next-80b-a3b", "bf16", 24_576),
-    ("deepseek-v3.2", "bf16", 85_888), ("deepseek-v3.2", "fp8", 48_068), ("deepseek-v4-pro", "bf16", 9_848),
-    ("mistral-7b-v0.1", "bf16", 0), ("glm-4.5-air", "bf16", 188_416),
-])
+@pytest.mark.parametrize(
+    ("name", "dtype", "expected"),
+    [
+        # public figures: LMCache#715 (DeepSeek-V3), issue texts of the engines, kv-size rules collected from logs
+        ("llama-3.1-8b", "bf16", 131_072),
+        ("llama-3.1-70b", "bf16", 327_680),
+        ("qwen3-32b", "bf16", 262_144),
+        ("qwen3-235b-a22b", "bf16", 192_512),
+        ("deepseek-v3", "bf16", 70_272),
+        ("kimi-k2", "bf16", 70_272),
+        ("gpt-oss-120b", "bf16", 36_864),
+        ("gemma-3-27b", "bf16", 81_920),
+        ("qwen3-next-80b-a3b", "bf16", 24_576),
+        ("deepseek-v3.2", "bf16", 85_888),
+        ("deepseek-v3.2", "fp8", 48_068),
+        ("deepseek-v4-pro", "bf16", 9_848),
+        ("mistral-7b-v0.1", "bf16", 0),
+        ("glm-4.5-air", "bf16", 188_416),
+    ],
+)
 def test_growing_bytes_per_token(name: str, dtype: str, expected: int) -> None:
     fields = {**catalogue.load("llms", name).fields, "kv_dtype": dtype}
     assert Llm(**fields).growing_bytes_per_token == expected
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    # gpt-oss: 18 layers x 128 tokens x 8 heads x 128 elements x 2 B
-    ("gpt-oss-120b", 18 * 128 * 8 * 128 * 2), ("gemma-3-27b", 52 * 1024 * 16 * 256 * 2),
-    # Qwen3.6-27B: 48 layers of 48 x 128 x 128 f32 (144 MiB) and 10,240 x 3 bf16 convolution inputs: 146.8 MiB
-    ("qwen3.6-27b-nvfp4", 48 * (48 * 128 * 128 * 4 + 10_240 * 3 * 2)),
-    # Mamba-2.8B in 16 bit: half of the 23.75 MiB llama.cpp keeps in f32 (ggml-org/llama.cpp#5328)
-    ("mamba-2.8b", 23.75 * 2**20 / 2),
-])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # gpt-oss: 18 layers x 128 tokens x 8 heads x 128 elements x 2 B
+        ("gpt-oss-120b", 18 * 128 * 8 * 128 * 2),
+        ("gemma-3-27b", 52 * 1024 * 16 * 256 * 2),
+        # Qwen3.6-27B: 48 layers of 48 x 128 x 128 f32 (144 MiB) and 10,240 x 3 bf16 convolution inputs: 146.8 MiB
+        ("qwen3.6-27b-nvfp4", 48 * (48 * 128 * 128 * 4 + 10_240 * 3 * 2)),
+        # Mamba-2.8B in 16 bit: half of the 23.75 MiB llama.cpp keeps in f32 (ggml-org/llama.cpp#5328)
+        ("mamba-2.8b", 23.75 * 2**20 / 2),
+    ],
+)
 def test_fixed_bytes_per_sequence(name: str, expected: float) -> None:
     assert model_of(name).fixed_bytes_per_sequence() == expected
 
@@ -70,8 +86,16 @@ def test_weight_bytes_given_derived_or_refused() -> None:
         _ = Llm(attention=[FULL], parameters=1e9, weight_dtype="").weight_bytes
 
 
-@pytest.mark.parametrize("field", [{"kv_dtype": "bf17"}, {"parameters": 1.0, "active_parameters": 2.0},
-                                   {"attention": []}, {"unknown": 1}, {"parameters": -1}])
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"kv_dtype": "bf17"},
+        {"parameters": 1.0, "active_parameters": 2.0},
+        {"attention": []},
+        {"unknown": 1},
+        {"parameters": -1},
+    ],
+)
 def test_bad_records_are_refused(field: dict) -> None:
     with pytest.raises(ValidationError):
         Llm(**{"attention": [FULL], **field})
@@ -86,8 +110,9 @@ def test_presets_obey_the_laws(name: str) -> None:
     assert (ranks * sizes >= llm.sequence_bytes(tokens) * (1 - 1e-12)).all()
     far = llm.sequence_bytes(2 * 10**6) - llm.sequence_bytes(10**6)
     np.testing.assert_allclose(far, llm.growing_bytes_per_token * 1e6)
-    np.testing.assert_allclose(llm.sequence_bytes(10**6),
-                               llm.growing_bytes_per_token * 1e6 + llm.fixed_bytes_per_sequence())
+    np.testing.assert_allclose(
+        llm.sequence_bytes(10**6), llm.growing_bytes_per_token * 1e6 + llm.fixed_bytes_per_sequence()
+    )
 
 
 @given(tokens=st.integers(0, 10**6), tp=st.integers(1, 64))

@@ -59,8 +59,9 @@ class Empirical(Law):
     def _pieces(self, t: ArrayLike) -> tuple[Array, Array, Array]:
         """Ends of the pieces in front of the argument's axes, and the argument."""
         t = np.asarray(t)
-        low, high = (end.reshape(end.shape[:1] + (1,) * max(t.ndim - end.ndim + 1, 0) + end.shape[1:])
-                     for end in self._ends)
+        low, high = (
+            end.reshape(end.shape[:1] + (1,) * max(t.ndim - end.ndim + 1, 0) + end.shape[1:]) for end in self._ends
+        )
         return low, high, t
 
     def cdf(self, t: ArrayLike) -> Array:
@@ -82,8 +83,9 @@ class Empirical(Law):
             return np.interp(p, np.linspace(0.0, 1.0, len(knots)), knots)
         low, high = self._ends
         part = np.clip(p * len(low) - np.arange(len(low)).reshape((-1,) + (1,) * max(p.ndim, knots.ndim - 1)), 0.0, 1.0)
-        return knots[0] + ((high - low).reshape(low.shape[:1] + (1,) * (part.ndim - low.ndim) + low.shape[1:]) * part
-                           ).sum(axis=0)
+        return knots[0] + (
+            (high - low).reshape(low.shape[:1] + (1,) * (part.ndim - low.ndim) + low.shape[1:]) * part
+        ).sum(axis=0)
 
     def laplace_deficit(self, s: ArrayLike) -> Array:
         """Mean over the pieces of 1 - exp(-s low) (1 - exp(-w))/w, w = s (high - low); a series for small w."""

@@ -92,9 +92,7 @@ class Lognormal(Law):
         scale = span / steps / np.sqrt(2.0 * np.pi) * np.exp(0.5 * y * y)
         deficit = 0.0
         for x in (-4.8 + span * u for u in unit):
-            deficit = deficit + np.exp(-0.5 * x * x + 1j * x * y) * (
-                1.0 - np.exp(-turned * np.exp(sigma * x))
-            )
+            deficit = deficit + np.exp(-0.5 * x * x + 1j * x * y) * (1.0 - np.exp(-turned * np.exp(sigma * x)))
         return scale * deficit
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
@@ -140,9 +138,7 @@ class Weibull(Law):
         deficit = 0.0
         for v in points:
             e = np.exp(v) * turn
-            deficit = deficit + e * np.exp(-e) * (
-                1.0 - np.exp(-s * self.scale * np.exp(inverse * (v - 1j * y)))
-            )
+            deficit = deficit + e * np.exp(-e) * (1.0 - np.exp(-s * self.scale * np.exp(inverse * (v - 1j * y))))
         return (points[1] - points[0]) * deficit
 
 

@@ -8,16 +8,18 @@ from kvmodel.system.architectures.heads import Layer, full_layer, head_dim, laye
 
 def _decoder(fields: Fields, heads: int, width: int, layers: int, encoder_tokens: int) -> list[list[Layer]]:
     shape = {"kv_heads": heads, "k_dim": width, "v_dim": width, "query_heads": heads}
-    return [[{"kind": "full", **shape}, {"kind": "cross", "encoder_tokens": encoder_tokens, **shape}]
-            for _ in range(layers)]
+    return [
+        [{"kind": "full", **shape}, {"kind": "cross", "encoder_tokens": encoder_tokens, **shape}] for _ in range(layers)
+    ]
 
 
 def read_t5(fields: Fields) -> list[list[Layer]]:
     """Each decoder layer has self and cross attention; the encoder length is the class's n_positions."""
     fields.ignore("is_encoder_decoder")
     layers = fields.whole("num_decoder_layers", "num_layers", most=MOST_LAYERS)
-    return _decoder(fields, fields.whole("num_heads"), fields.whole("d_kv"), layers,
-                    fields.whole("n_positions", default=512))
+    return _decoder(
+        fields, fields.whole("num_heads"), fields.whole("d_kv"), layers, fields.whole("n_positions", default=512)
+    )
 
 
 def read_bart(fields: Fields) -> list[list[Layer]]:
@@ -26,8 +28,13 @@ def read_bart(fields: Fields) -> list[list[Layer]]:
     heads, width = fields.whole("decoder_attention_heads"), fields.whole("d_model")
     if width % heads:
         raise fields.refuse(f"d_model {width} is not a multiple of decoder_attention_heads {heads}")
-    return _decoder(fields, heads, width // heads, fields.whole("decoder_layers", most=MOST_LAYERS),
-                    fields.whole("max_source_positions", "max_position_embeddings"))
+    return _decoder(
+        fields,
+        heads,
+        width // heads,
+        fields.whole("decoder_layers", most=MOST_LAYERS),
+        fields.whole("max_source_positions", "max_position_embeddings"),
+    )
 
 
 def read_mllama(fields: Fields) -> list[list[Layer]]:

@@ -14,17 +14,35 @@ CLASS_DEFAULTS: dict[str, dict[str, Any]] = {
     "gemma3_text": {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096},
     "gemma2": {"sliding_window": 4096, "head_dim": 256},
     "gemma": {"head_dim": 256},
-    "mistral": {"num_key_value_heads": 8}, "mixtral": {"num_key_value_heads": 8},
-    "qwen3": {"head_dim": 128}, "qwen3_moe": {"num_key_value_heads": 4},
+    "mistral": {"num_key_value_heads": 8},
+    "mixtral": {"num_key_value_heads": 8},
+    "qwen3": {"head_dim": 128},
+    "qwen3_moe": {"num_key_value_heads": 4},
     "llama4_text": {"attention_chunk_size": 8192, "head_dim": 128},
     "cohere2": {"sliding_window": 4096},
     "falcon": {"multi_query": True},
 }
 # Period of full layers where the class implies it: every p-th layer is full, the others look back a window.
-IMPLIED_PATTERN = {"gemma2": 2, "gemma3_text": 6, "gemma3n_text": 5, "cohere2": 4, "olmo3": 4, "gpt_oss": 2,
-                   "gemma4_text": 6}
-WINDOW_ON_ALL_LAYERS = {"mistral", "mixtral", "phi3", "starcoder2", "phimoe", "phi4mm", "phi4_multimodal", "ministral3",
-                        "voxtral_realtime_text"}
+IMPLIED_PATTERN = {
+    "gemma2": 2,
+    "gemma3_text": 6,
+    "gemma3n_text": 5,
+    "cohere2": 4,
+    "olmo3": 4,
+    "gpt_oss": 2,
+    "gemma4_text": 6,
+}
+WINDOW_ON_ALL_LAYERS = {
+    "mistral",
+    "mixtral",
+    "phi3",
+    "starcoder2",
+    "phimoe",
+    "phi4mm",
+    "phi4_multimodal",
+    "ministral3",
+    "voxtral_realtime_text",
+}
 OFF_UNLESS_USED = re.compile(r"qwen|mimo$|smollm")  # classes that ignore sliding_window unless use_sliding_window
 SLIDING, FULL, CHUNKED = "sliding_attention", "full_attention", "chunked_attention"
 
@@ -56,8 +74,13 @@ def kv_heads(fields: Fields) -> int:
         return fields.whole("multi_query_group_num") if fields.flag("multi_query_attention") else heads
     if "attn_config" in fields:  # MPT, DBRX
         return fields.nested("attn_config").whole("kv_n_heads", default=heads)
-    found = fields.whole("num_key_value_heads", "num_kv_heads", "num_key_value_groups", "num_attention_groups",
-                         default=defaults.get("num_key_value_heads", heads))
+    found = fields.whole(
+        "num_key_value_heads",
+        "num_kv_heads",
+        "num_key_value_groups",
+        "num_attention_groups",
+        default=defaults.get("num_key_value_heads", heads),
+    )
     if found > heads or heads % found:
         raise fields.refuse(f"num_key_value_heads {found} does not divide num_attention_heads {heads}")
     return found
@@ -71,15 +94,21 @@ def head_dim(fields: Fields, *names: str) -> int:
         return fields.whole(*names, "head_dim", "attention_head_dim", "kv_channels", default=default)
     heads, width = query_heads(fields), hidden_size(fields)
     if width % heads:
-        raise fields.refuse(f"field head_dim is missing and hidden_size {width} is not a multiple of "
-                            f"num_attention_heads {heads}")
+        raise fields.refuse(
+            f"field head_dim is missing and hidden_size {width} is not a multiple of num_attention_heads {heads}"
+        )
     return width // heads
 
 
 def full_layer(fields: Fields) -> Layer:
     width = head_dim(fields)
-    return {"kind": "full", "kv_heads": kv_heads(fields), "k_dim": width,
-            "v_dim": fields.whole("v_head_dim", default=width), "query_heads": query_heads(fields)}
+    return {
+        "kind": "full",
+        "kv_heads": kv_heads(fields),
+        "k_dim": width,
+        "v_dim": fields.whole("v_head_dim", default=width),
+        "query_heads": query_heads(fields),
+    }
 
 
 def sliding_layer(layer: Layer, window: int) -> Layer:
@@ -98,8 +127,9 @@ def window_length(fields: Fields) -> int | None:
 
 def _pattern_words(fields: Fields, layers: int) -> list[str] | None:
     """Layer kinds implied by sliding_window_pattern or by the class."""
-    pattern = fields.get("sliding_window_pattern", "_sliding_window_pattern",
-                         default=IMPLIED_PATTERN.get(fields.model_type))
+    pattern = fields.get(
+        "sliding_window_pattern", "_sliding_window_pattern", default=IMPLIED_PATTERN.get(fields.model_type)
+    )
     if pattern is None:
         return None
     if isinstance(pattern, str):
@@ -149,8 +179,13 @@ def _windowed_shape(fields: Fields, full: Layer) -> Layer:
     other = fields.nested("attention_other_setting")
     width = other.whole("head_dim", default=full["k_dim"])
     heads = other.whole("num_attention_heads", default=full["query_heads"])
-    return {**full, "k_dim": width, "v_dim": width, "query_heads": heads,
-            "kv_heads": other.whole("num_attention_groups", "num_key_value_heads", default=full["kv_heads"])}
+    return {
+        **full,
+        "k_dim": width,
+        "v_dim": width,
+        "query_heads": heads,
+        "kv_heads": other.whole("num_attention_groups", "num_key_value_heads", default=full["kv_heads"]),
+    }
 
 
 def _shape(fields: Fields, shapes: dict[str, Layer], word: Any) -> Layer:
@@ -208,8 +243,12 @@ def _changes_per_layer(fields: Fields) -> dict[int, Layer]:
     changes: dict[int, Layer] = {}
     for name, given in fields.get("per_layer_config", default={}).items():
         layer = Fields(given, f"{fields.model_type} per_layer_config[{name}]")
-        known = {"head_dim": ("k_dim", "v_dim"), "num_key_value_heads": ("kv_heads",),
-                 "num_attention_heads": ("query_heads",), "sliding_window": ("window",)}
+        known = {
+            "head_dim": ("k_dim", "v_dim"),
+            "num_key_value_heads": ("kv_heads",),
+            "num_attention_heads": ("query_heads",),
+            "sliding_window": ("window",),
+        }
         if odd := sorted(set(given) - set(known)):
             raise layer.refuse(f"field {odd[0]} is not known to differ between layers")
         changes[int(name)] = {part: layer.whole(field) for field in given for part in known[field]}
@@ -244,19 +283,28 @@ def read_mimo_v2(fields: Fields) -> list[list[Layer]]:
     window = window_length(fields)
     if window is None:
         raise fields.refuse("field sliding_window is missing")
-    local = sliding_layer({
-        "kind": "full", "kv_heads": fields.whole("swa_num_key_value_heads", default=full["kv_heads"]),
-        "k_dim": fields.whole("swa_head_dim", default=full["k_dim"]),
-        "v_dim": fields.whole("swa_v_head_dim", default=full["v_dim"]),
-        "query_heads": fields.whole("swa_num_attention_heads", default=full["query_heads"])}, window)
+    local = sliding_layer(
+        {
+            "kind": "full",
+            "kv_heads": fields.whole("swa_num_key_value_heads", default=full["kv_heads"]),
+            "k_dim": fields.whole("swa_head_dim", default=full["k_dim"]),
+            "v_dim": fields.whole("swa_v_head_dim", default=full["v_dim"]),
+            "query_heads": fields.whole("swa_num_attention_heads", default=full["query_heads"]),
+        },
+        window,
+    )
     return [[local if flag else full] for flag in pattern]
 
 
 def read_gpt_neo(fields: Fields) -> list[list[Layer]]:
     """attention_types: lists of (kinds, how often); local layers look back window_size tokens."""
     layers = layer_count(fields)
-    words = [word for kinds, times in fields.get("attention_types", default=[])
-             for _ in range(min(times, layers + 1)) for word in kinds]
+    words = [
+        word
+        for kinds, times in fields.get("attention_types", default=[])
+        for _ in range(min(times, layers + 1))
+        for word in kinds
+    ]
     if len(words) != layers:
         raise fields.refuse(f"field attention_types describes {len(words)} layers but num_layers is {layers}")
     full = full_layer(fields)
@@ -296,5 +344,7 @@ def read_minimax_m3(fields: Fields) -> list[list[Layer]]:
         raise sparse.refuse("field sparse_attention_freq is missing")
     without_value = sparse.listing("sparse_disable_index_value", layers) or [0] * layers
     dim, heads = sparse.whole("sparse_index_dim"), sparse.whole("sparse_num_index_heads")
-    return [[full, {"kind": "indexer", "dim": dim * (1 if bare else 2), "query_heads": heads}] if flag else [full]
-            for flag, bare in zip(flags, without_value, strict=True)]
+    return [
+        [full, {"kind": "indexer", "dim": dim * (1 if bare else 2), "query_heads": heads}] if flag else [full]
+        for flag, bare in zip(flags, without_value, strict=True)
+    ]

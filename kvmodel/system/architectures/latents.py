@@ -12,14 +12,23 @@ def latent_layer(fields: Fields) -> Layer:
     """One MLA layer. head_dim, where present, has nothing to do with the cache."""
     fields.ignore("q_lora_rank", "head_dim", "num_key_value_heads")
     rope = fields.whole("qk_rope_head_dim", least=0)
-    return {"kind": "latent", "latent_dim": fields.whole("kv_lora_rank"), "rope_dim": rope,
-            "query_heads": query_heads(fields), "k_dim": fields.whole("qk_nope_head_dim", least=0, default=0) + rope,
-            "v_dim": fields.whole("v_head_dim", default=128)}
+    return {
+        "kind": "latent",
+        "latent_dim": fields.whole("kv_lora_rank"),
+        "rope_dim": rope,
+        "query_heads": query_heads(fields),
+        "k_dim": fields.whole("qk_nope_head_dim", least=0, default=0) + rope,
+        "v_dim": fields.whole("v_head_dim", default=128),
+    }
 
 
 def indexer_layer(fields: Fields) -> Layer:
-    return {"kind": "indexer", "dim": fields.whole("index_head_dim"), "pool": fields.whole("index_kpool", default=1),
-            "query_heads": fields.whole("index_n_heads")}
+    return {
+        "kind": "indexer",
+        "dim": fields.whole("index_head_dim"),
+        "pool": fields.whole("index_kpool", default=1),
+        "query_heads": fields.whole("index_n_heads"),
+    }
 
 
 def sparse_layers(fields: Fields, positions: list[int], layers: int) -> dict[int, list[Layer]]:
@@ -82,11 +91,24 @@ def read_compressed(fields: Fields) -> list[list[Layer]]:
     fields.ignore("q_lora_rank", "index_topk", "index_head_dim")
     if fields.whole("num_key_value_heads", default=1) != 1:
         raise fields.refuse("num_key_value_heads must be 1: keys and values are one shared vector")
-    base = {"kind": "compressed", "dim": fields.whole("head_dim"), "rope_dim": rotary_width(fields),
-            "window": fields.whole("sliding_window"), "query_heads": query_heads(fields)}
-    shapes = {0: {**base, "ratio": 0}, 128: {**base, "ratio": 128},
-              4: {**base, "ratio": 4, "index_dim": fields.whole("index_head_dim"),
-                  "index_heads": fields.whole("index_n_heads"), "selected_entries": fields.whole("index_topk")}}
+    base = {
+        "kind": "compressed",
+        "dim": fields.whole("head_dim"),
+        "rope_dim": rotary_width(fields),
+        "window": fields.whole("sliding_window"),
+        "query_heads": query_heads(fields),
+    }
+    shapes = {
+        0: {**base, "ratio": 0},
+        128: {**base, "ratio": 128},
+        4: {
+            **base,
+            "ratio": 4,
+            "index_dim": fields.whole("index_head_dim"),
+            "index_heads": fields.whole("index_n_heads"),
+            "selected_entries": fields.whole("index_topk"),
+        },
+    }
     for ratio in ratios:
         if ratio not in shapes:
             raise fields.refuse(f"compress_ratios lists {ratio!r}; known ratios are 0, 4 and 128")

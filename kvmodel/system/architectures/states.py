@@ -27,12 +27,17 @@ def read_delta_net(fields: Fields) -> list[list[Layer]]:
     layers = layer_count(fields)
     interval = fields.whole("full_attention_interval", default=4)
     words = fields.listing("layer_types", layers, extra=True) or [
-        "full_attention" if (i + 1) % interval == 0 else "linear_attention" for i in range(layers)]
-    state = {"kind": "gated_delta_net", "heads": fields.whole("linear_num_value_heads"),
-             "key_heads": fields.whole("linear_num_key_heads"), "key_dim": fields.whole("linear_key_head_dim"),
-             "value_dim": fields.whole("linear_value_head_dim"), "conv_kernel": fields.whole("linear_conv_kernel_dim")}
-    return _by_word(fields, "layer_types", words,
-                    {"full_attention": [full_layer(fields)], "linear_attention": [state]})
+        "full_attention" if (i + 1) % interval == 0 else "linear_attention" for i in range(layers)
+    ]
+    state = {
+        "kind": "gated_delta_net",
+        "heads": fields.whole("linear_num_value_heads"),
+        "key_heads": fields.whole("linear_num_key_heads"),
+        "key_dim": fields.whole("linear_key_head_dim"),
+        "value_dim": fields.whole("linear_value_head_dim"),
+        "conv_kernel": fields.whole("linear_conv_kernel_dim"),
+    }
+    return _by_word(fields, "layer_types", words, {"full_attention": [full_layer(fields)], "linear_attention": [state]})
 
 
 def read_kimi(fields: Fields) -> list[list[Layer]]:
@@ -54,8 +59,13 @@ def read_kimi(fields: Fields) -> list[list[Layer]]:
     if listed != list(range(first, first + layers)) or first not in (0, 1):
         raise linear.refuse(f"kda_layers and full_attn_layers do not cover the {layers} layers once each")
     width = linear.whole("head_dim")
-    state = {"kind": "kda", "heads": linear.whole("num_heads"), "key_dim": width, "value_dim": width,
-             "conv_kernel": linear.whole("short_conv_kernel_size")}
+    state = {
+        "kind": "kda",
+        "heads": linear.whole("num_heads"),
+        "key_dim": width,
+        "value_dim": width,
+        "conv_kernel": linear.whole("short_conv_kernel_size"),
+    }
     latent = sparse_layers(fields, [i - first for i in full_at], layers)
     return [latent.get(i, [state]) for i in range(layers)]
 
@@ -66,13 +76,19 @@ def _read_kimi_resaved(fields: Fields, layers: int) -> list[list[Layer]]:
     if words is None:
         raise fields.refuse("field layer_types is missing")
     width = fields.whole("linear_head_dim")
-    state = {"kind": "kda", "heads": fields.whole("linear_num_heads"), "key_dim": width, "value_dim": width,
-             "conv_kernel": fields.whole("linear_conv_kernel_dim")}
+    state = {
+        "kind": "kda",
+        "heads": fields.whole("linear_num_heads"),
+        "key_dim": width,
+        "value_dim": width,
+        "conv_kernel": fields.whole("linear_conv_kernel_dim"),
+    }
     attention = ("full_attention", "indexed_attention")
     latent = sparse_layers(fields, [i for i, word in enumerate(words) if word in attention], layers)
     if odd := set(words) - {"linear_attention", *attention}:
-        raise fields.refuse(f"layer_types lists {sorted(map(str, odd))[0]!r}, a kind of layer this architecture is not "
-                            "known to have")
+        raise fields.refuse(
+            f"layer_types lists {sorted(map(str, odd))[0]!r}, a kind of layer this architecture is not known to have"
+        )
     return [latent.get(i, [state]) for i in range(layers)]
 
 
@@ -96,9 +112,12 @@ def read_minimax(fields: Fields) -> list[list[Layer]]:
 
 def mamba1_layer(fields: Fields) -> Layer:
     inner = fields.whole("mamba_expand", "expand", default=2) * hidden_size(fields)
-    return {"kind": "mamba1", "inner": fields.whole("d_inner", default=inner),
-            "state": fields.whole("mamba_d_state", "state_size", "d_state"),
-            "conv_kernel": fields.whole("mamba_d_conv", "conv_kernel", "d_conv", default=4)}
+    return {
+        "kind": "mamba1",
+        "inner": fields.whole("d_inner", default=inner),
+        "state": fields.whole("mamba_d_state", "state_size", "d_state"),
+        "conv_kernel": fields.whole("mamba_d_conv", "conv_kernel", "d_conv", default=4),
+    }
 
 
 def mamba2_layer(fields: Fields) -> Layer:
@@ -110,9 +129,14 @@ def mamba2_layer(fields: Fields) -> Layer:
         if remainder:
             raise fields.refuse(f"{inner} inner channels do not divide into {heads} Mamba heads")
     state = fields.whole("ssm_state_size", "mamba_d_state", "state_size")
-    return {"kind": "mamba2", "heads": heads, "key_dim": width, "value_dim": state,
-            "groups": fields.whole("n_groups", "mamba_n_groups", "mamba_ngroups"),
-            "conv_kernel": fields.whole("conv_kernel", "mamba_d_conv")}
+    return {
+        "kind": "mamba2",
+        "heads": heads,
+        "key_dim": width,
+        "value_dim": state,
+        "groups": fields.whole("n_groups", "mamba_n_groups", "mamba_ngroups"),
+        "conv_kernel": fields.whole("conv_kernel", "mamba_d_conv"),
+    }
 
 
 def read_nemotron_h(fields: Fields) -> list[list[Layer]]:
@@ -163,8 +187,13 @@ def read_zamba(fields: Fields) -> list[list[Layer]]:
     fields.ignore("hybrid_layer_ids", "attn_layer_period")
     wide = fields.whole("attention_hidden_size", default=2 * hidden_size(fields))
     width = fields.whole("attention_head_dim", default=wide // query_heads(fields))
-    attention = {"kind": "full", "kv_heads": kv_heads(fields), "k_dim": width, "v_dim": width,
-                 "query_heads": query_heads(fields)}
+    attention = {
+        "kind": "full",
+        "kv_heads": kv_heads(fields),
+        "k_dim": width,
+        "v_dim": width,
+        "query_heads": query_heads(fields),
+    }
     state = mamba1_layer(fields) if fields.model_type == "zamba" else mamba2_layer(fields)
     shapes = {"mamba": [state], "linear_attention": [state], "hybrid": [attention, state]}
     return _by_word(fields, "layers_block_type", words, shapes)
@@ -173,12 +202,21 @@ def read_zamba(fields: Fields) -> list[list[Layer]]:
 def read_recurrent_gemma(fields: Fields) -> list[list[Layer]]:
     """block_types repeats over the layers; an RG-LRU is stored like a Mamba-1 state of one element per channel."""
     words = fields.listing("block_types") or ["recurrent", "recurrent", "attention"]
-    state = {"kind": "mamba1", "inner": fields.whole("lru_width", default=hidden_size(fields)), "state": 1,
-             "conv_kernel": fields.whole("conv1d_width", default=4), "state_dtype": "f32"}
+    state = {
+        "kind": "mamba1",
+        "inner": fields.whole("lru_width", default=hidden_size(fields)),
+        "state": 1,
+        "conv_kernel": fields.whole("conv1d_width", default=4),
+        "state_dtype": "f32",
+    }
     window = sliding_layer(full_layer(fields), fields.whole("attention_window_size", default=2048))
     layers = layer_count(fields)
-    return _by_word(fields, "block_types", [words[i % len(words)] for i in range(layers)],
-                    {"recurrent": [state], "attention": [window]})
+    return _by_word(
+        fields,
+        "block_types",
+        [words[i % len(words)] for i in range(layers)],
+        {"recurrent": [state], "attention": [window]},
+    )
 
 
 def read_falcon_h1(fields: Fields) -> list[list[Layer]]:
@@ -208,8 +246,14 @@ def read_mamba_ssm(fields: Fields) -> list[list[Layer]]:
         layer = {"kind": "mamba1", "inner": inner, "state": ssm.whole("d_state", default=16), "conv_kernel": kernel}
     elif ssm.get("layer") == "Mamba2":
         head = ssm.whole("headdim", default=64)
-        layer = {"kind": "mamba2", "heads": inner // head, "key_dim": head, "conv_kernel": kernel,
-                 "value_dim": ssm.whole("d_state", default=128), "groups": ssm.whole("ngroups", default=1)}
+        layer = {
+            "kind": "mamba2",
+            "heads": inner // head,
+            "key_dim": head,
+            "conv_kernel": kernel,
+            "value_dim": ssm.whole("d_state", default=128),
+            "groups": ssm.whole("ngroups", default=1),
+        }
     else:
         raise ssm.refuse(f"field layer is {ssm.get('layer')!r}; known are 'Mamba1' and 'Mamba2'")
     return [[layer] for _ in range(fields.whole("n_layer", most=MOST_LAYERS))]
@@ -224,8 +268,11 @@ def read_lfm2(fields: Fields) -> list[list[Layer]]:
         if indices is None:
             raise fields.refuse("field full_attn_idxs (or layer_types) is missing")
         words = ["full_attention" if i in indices else "conv" for i in range(layers)]
-    state = {"kind": "short_convolution", "channels": fields.whole("conv_dim", default=hidden_size(fields)),
-             "conv_kernel": fields.whole("conv_L_cache")}
+    state = {
+        "kind": "short_convolution",
+        "channels": fields.whole("conv_dim", default=hidden_size(fields)),
+        "conv_kernel": fields.whole("conv_L_cache"),
+    }
     full = full_layer(fields)
     shapes = {"full_attention": [full], "conv": [state]}
     if "sliding_attention" in words:
