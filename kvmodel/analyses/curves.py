@@ -74,17 +74,27 @@ def capacity_curve(case: Case, tier: str, arm: str, for_drawing: bool = False) -
         )
     )
     if for_drawing and case.slo is not None:
-        best = goodput_of(widened, tiers_of(case, arm), granularity)
-        with np.errstate(divide="ignore"):
-            each = cost.cost_rate(widened, tiers_of(case, arm)) / best.qualified_rate
-        rows.append(
-            Answer("cost.per_qualified_session", each, "USD", "cost rate over qualified sessions per second", arm=arm)
+        each = _cost_per_session(case, tier, here * CAPACITIES, arm, granularity)
+        definition = (
+            "cost rate over qualified sessions per second; worked out at every second capacity, straight between"
         )
+        rows.append(Answer("cost.per_qualified_session", each, "USD", definition, arm=arm))
     rows += _knee(widened, tier, load.saved_seconds.sum(axis=0), total)
     rows.append(
         Answer("capacity.here", float(capacity.tier_bytes(case, tier)), "B", "capacity in the study", tier=tier)
     )
     return Curve("capacity", total, "B", tuple(rows))
+
+
+def _cost_per_session(case: Case, tier: str, capacities: Any, arm: str, granularity: Any) -> Any:
+    """Cost per qualified session at each capacity [USD]; infinite where no rate of sessions keeps the limits."""
+    some = capacities[::2]
+    widened = case.changed(tiers={**case.tiers, tier: case.tiers[tier].model_copy(update={"capacity": some})})
+    best = goodput_of(widened, tiers_of(case, arm), granularity)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = cost.cost_rate(widened, tiers_of(case, arm)) / best.qualified_rate
+        between = np.interp(np.log(capacities), np.log(some), each)
+    return np.where(np.isnan(between), np.inf, between)
 
 
 def _knee(case: Case, tier: str, saved_seconds: Any, total: Any) -> list[Answer]:

@@ -37,3 +37,8 @@ def test_help_loads_no_numbers():
 @pytest.mark.parametrize("statement", ["import kvmodel.study.run", "import kvmodel.formulas.reuse"])
 def test_slow_modules_are_not_loaded_by_a_plan(statement):
     assert not {"scipy.stats", "scipy.optimize", "altair", "pandas"} & loaded_by(statement)
+
+
+def test_reading_a_study_loads_no_closed_form():
+    modules = loaded_by("import kvmodel.study.expand")
+    assert not {"scipy", "kvmodel.formulas.reuse", "kvmodel.analyses.plan"} & modules
