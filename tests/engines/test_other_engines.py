@@ -30,9 +30,11 @@ def test_pools_multiply_up(kind: type, name: str) -> None:
 @every_engine
 @pytest.mark.parametrize("name", [*MODELS, "qwen3-next-80b-a3b"])
 def test_stored_sequences_hold_what_the_model_needs(kind: type, name: str) -> None:
-    if kind is TensorRtLlm and name == "qwen3-next-80b-a3b":
-        pytest.skip("refused: state pools are not modelled")
     llm, engine = model_of(name), kind()
+    if kind is TensorRtLlm and name == "qwen3-next-80b-a3b":
+        with pytest.raises(UnsupportedModelError, match="state"):
+            engine.stored_sequence_bytes(llm, 100, 1)
+        return
     tokens, ranks = np.array([0, 1, 100, 50_000]), np.array([[1], [2]])
     stored = engine.stored_sequence_bytes(llm, tokens, ranks)
     assert stored.shape == (2, 4) and (stored[:, 0] == 0).all() and (np.diff(stored, axis=1) >= 0).all()
