@@ -32,7 +32,7 @@ def test_pools_multiply_up(kind: type, name: str) -> None:
 def test_stored_sequences_hold_what_the_model_needs(kind: type, name: str) -> None:
     llm, engine = model_of(name), kind()
     if kind is TensorRtLlm and name == "qwen3-next-80b-a3b":
-        with pytest.raises(UnsupportedModelError, match="state"):
+        with pytest.raises(UnsupportedModelError, match="gated_delta_net"):
             engine.stored_sequence_bytes(llm, 100, 1)
         return
     tokens, ranks = np.array([0, 1, 100, 50_000]), np.array([[1], [2]])
