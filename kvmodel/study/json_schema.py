@@ -13,6 +13,7 @@ from kvmodel.system.gpu import Gpu
 from kvmodel.system.llm import Llm
 from kvmodel.system.prices import Prices
 from kvmodel.tiers import Tier
+from kvmodel.tiers.path import Hop
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 BASE = "https://kvmodel.example/schemas/"
@@ -24,6 +25,7 @@ SCHEMAS: dict[str, tuple[str, Any]] = {
     "gpu": ("A GPU, as under `deployment.gpu:` or in a preset of family gpus", Gpu),
     "tier": ("A tier, as under `tiers:` or in a preset of family tiers or drives", Tier),
     "prices": ("A price list, as under `prices:` or in a preset of family prices", Prices),
+    "path": ("A hop on a tier's path, as in `path:` of a tier or in a preset of family paths", Hop),
     "kv_size_cases": ("Observed KV-cache sizes, for `kvmodel evaluate`", SizeCaseFile),
     "result": ("The result of `kvmodel plan --json`", None),
 }
