@@ -94,12 +94,17 @@ def _require_growth(case: Case) -> None:
         )
 
 
-def tier_bytes(case: Case, tier: str) -> Any:
-    """Bytes of a storage tier that KV may use, all its devices, headroom taken off [B]."""
+def bought_bytes(case: Case, tier: str) -> Any:
+    """Bytes of a storage tier, all its devices, headroom included [B]."""
     record = case.tiers[tier]
     if record.capacity is None:
         raise MissingNumberError(f"tiers.{tier}.capacity is not given; it is needed to know what the tier keeps")
-    return np.asarray(record.capacity, float) * record.count * (1 - np.asarray(record.headroom, float))
+    return np.asarray(record.capacity, float) * record.count
+
+
+def tier_bytes(case: Case, tier: str) -> Any:
+    """Bytes of a storage tier that KV may use, all its devices, headroom taken off [B]."""
+    return bought_bytes(case, tier) * (1 - np.asarray(case.tiers[tier].headroom, float))
 
 
 def tier_tokens(case: Case, tier: str) -> Any:

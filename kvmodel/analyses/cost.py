@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from kvmodel.analyses.capacity import tier_bytes
+from kvmodel.analyses.capacity import bought_bytes
 from kvmodel.errors import MissingNumberError
+from kvmodel.formulas import cost
 from kvmodel.system.case import Case
 
 
@@ -30,20 +31,22 @@ def tier_cost_rate(case: Case, tier: str) -> Any:
     """Price of a storage tier per time: its bytes paid off over the amortization time (or rented), and its power
     [USD/s]."""
     record, prices = case.tiers[tier], case.prices
-    nbytes = tier_bytes(case, tier) / (1 - np.asarray(record.headroom, float))
+    nbytes = bought_bytes(case, tier)
     if record.kind == "object_store":
         if prices.object_store is None:
             raise MissingNumberError("prices.object_store is not given; it is needed to price " + tier)
-        return nbytes * prices.object_store
+        return cost.rented_rate(nbytes, rent=prices.object_store)
     price = record.price if record.price is not None else getattr(prices, record.kind, None)
     if price is None:
         raise MissingNumberError(f"prices.{record.kind} is not given; it is needed to price tier {tier!r}")
-    bought = nbytes * np.asarray(price, float) / prices.amortization
+    bought = cost.amortized_rate(nbytes, price=price, service_life=prices.amortization)
     if record.power is not None:
         power = np.asarray(record.power, float) * record.count
     else:
         power = nbytes * (0.0 if record.power_per_byte is None else np.asarray(record.power_per_byte, float))
-    return bought + power * prices.electricity * prices.power_usage_effectiveness
+    return bought + cost.power_rate(
+        power, electricity=prices.electricity, power_usage_effectiveness=prices.power_usage_effectiveness
+    )
 
 
 def cost_rate(case: Case, tiers: Sequence[str]) -> Any:

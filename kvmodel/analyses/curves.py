@@ -18,6 +18,7 @@ from kvmodel.analyses.serving import load_of
 from kvmodel.analyses.traffic import traffic_of
 from kvmodel.errors import MissingNumberError
 from kvmodel.formulas import knee
+from kvmodel.formulas.cost import cost_per_qualified_session
 from kvmodel.system.case import Case
 from kvmodel.units import text
 
@@ -91,8 +92,8 @@ def _cost_per_session(case: Case, tier: str, capacities: Any, arm: str, granular
     some = capacities[::2]
     widened = case.changed(tiers={**case.tiers, tier: case.tiers[tier].model_copy(update={"capacity": some})})
     best = goodput_of(widened, tiers_of(case, arm), granularity)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        each = cost.cost_rate(widened, tiers_of(case, arm)) / best.qualified_rate
+    each = cost_per_qualified_session(cost.cost_rate(widened, tiers_of(case, arm)), session_rate=best.qualified_rate)
+    with np.errstate(invalid="ignore"):
         between = np.interp(np.log(capacities), np.log(some), each)
     return np.where(np.isnan(between), np.inf, between)
 

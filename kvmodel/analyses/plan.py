@@ -16,6 +16,7 @@ from kvmodel.analyses.answer import Answer
 from kvmodel.analyses.serving import Load, load_of
 from kvmodel.analyses.traffic import Traffic, traffic_of
 from kvmodel.formulas.breakeven import break_even_bandwidth
+from kvmodel.formulas.cost import cost_per_qualified_session
 from kvmodel.system.case import Case
 from kvmodel.units import DAY
 
@@ -459,8 +460,7 @@ def _goodput(best: Mapping[str, goodput.Goodput]) -> Iterator[Answer]:
 def _cost(case: Case, best: Mapping[str, goodput.Goodput]) -> Iterator[Answer]:
     for arm, found in best.items():
         rate = cost.cost_rate(case, tiers_of(case, arm))
-        with np.errstate(divide="ignore"):
-            each = np.where(found.qualified_rate > 0, rate / np.maximum(found.qualified_rate, 1e-300), np.inf)
+        each = cost_per_qualified_session(rate, session_rate=found.qualified_rate)
         yield Answer("cost.rate", rate, "USD/s", "GPUs and the tiers of this arm", arm=arm)
         yield Answer(
             "cost.per_qualified_session",
