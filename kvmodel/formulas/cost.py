@@ -40,8 +40,8 @@ def cost_per_qualified_session(
 ) -> NDArray:
     """Cost of one session that kept all its limits: cost rate / (sessions per second * share that qualifies) [USD].
 
-    cost_rate: of the whole fleet [USD/s]; session_rate: offered [1/s]; attainment: share of sessions that qualify [0-1].
-    Infinite where nothing qualifies, also of a free fleet. Source: theory of goodput, cost over (rate * attainment).
+    cost_rate: of the whole fleet [USD/s]; session_rate: offered [1/s]; attainment: share that qualifies [0-1].
+    Infinite where nothing qualifies, also of a free fleet. Source: cost over goodput, derived here.
     """
     qualified = np.asarray(session_rate, float) * attainment
     some = qualified > 0
