@@ -1,7 +1,7 @@
 """One declaration per number: unit, bounds and meaning, for validation, schema, docs and spreadsheet help.
 
     capacity: Annotated[Number, Quantity("B", ge=0)]
-    \"\"\"Bytes the tier offers, all its devices together.\"\"\"
+    \"\"\"Bytes one device offers to KV.\"\"\"
 
 A field accepts a bare number in the base unit, text with a unit, or a numpy array (a sweep or draws put there
 by the study): bounds are checked on every element. Records are immutable and refuse unknown keys.

@@ -209,7 +209,7 @@ _STEPS = {
     "B": [(2.0**50, "PiB"), (2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")],
     "B/s": [(1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")],
     "s": [(YEAR, "yr"), (DAY, "d"), (HOUR, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")],
-    "token": [(1e9, "B tokens"), (1e6, "M tokens"), (1e3, "k tokens"), (1.0, "tokens")],
+    "token": [(1e6, "M tokens"), (1e3, "k tokens"), (1.0, "tokens")],
     "B/token": [(1024.0, "KiB/token"), (1.0, "B/token")],
     "FLOP/s": [(1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s")],
     "W": [(1e3, "kW"), (1.0, "W")],
@@ -228,10 +228,10 @@ def scale(value: float, dimension: str) -> tuple[float, str]:
     """The (factor, unit) in which a value of this size reads best: divide by the factor."""
     if dimension in _FIXED:
         return _FIXED[dimension]
-    for factor, unit in _STEPS.get(dimension, ()):
-        if abs(value) >= factor * 0.9995:
-            return factor, unit
-    return _STEPS[dimension][-1] if dimension in _STEPS else (1.0, dimension)
+    steps = _STEPS.get(dimension, [(1.0, dimension)])
+    if value == 0:
+        return next(step for step in steps if step[0] == 1.0)
+    return next((step for step in steps if abs(value) >= step[0] * 0.9995), steps[-1])
 
 
 def text(value: float, dimension: str, digits: int = 3) -> str:

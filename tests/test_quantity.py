@@ -71,7 +71,7 @@ def test_what_is_not_a_number_is_refused_with_an_example(value: Any) -> None:
         ("bandwidth", 0, "must be more than 0 B/s, got 0 B/s"),
         ("bandwidth", "-1 GB/s", "must be more than 0 B/s, got -1.00 GB/s"),
         ("bandwidth", 1e30, "must be at most 10,000 TB/s"),
-        ("latency", -1, "must be at least 0 ns, got -1.00 s"),
+        ("latency", -1, "must be at least 0 s, got -1.00 s"),
         ("share", "120%", "must be at most 1.00, got 1.20"),
         ("share", np.array([0.5, 1.5, 0.2]), "must be at most 1.00, got 1.50"),
         ("bandwidth", np.nan, "not a number"),

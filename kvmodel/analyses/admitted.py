@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kvmodel.analyses.traffic import Traffic
+from kvmodel.analyses.traffic import Traffic, gamma_of
 from kvmodel.formulas import laws
 from kvmodel.policies.admission import Admission
 
@@ -59,8 +59,7 @@ def beyond_length(t: Traffic, tokens: Any) -> Admitted:
     m1, m2, _ = t.sessions.turns_law.factorial_moments
     mean = t.first.mean + m1 * t.step.mean
     spread = t.first.variance + m1 * t.step.variance + np.maximum(m2 + m1 - m1**2, 0.0) * t.step.mean**2
-    spread = np.maximum(spread, 1e-8 * mean**2)
-    last = laws.Gamma(mean**2 / spread, spread / mean)  # of the context a session ends with
+    last = gamma_of(mean, spread)  # of the context a session ends with
     return Admitted(_tail_share(last, own), _tail_share(t.context, own))
 
 

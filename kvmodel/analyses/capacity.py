@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kvmodel.errors import MissingNumberError, UnsupportedModelError
+from kvmodel.errors import KvmodelError, MissingNumberError, UnsupportedModelError
 from kvmodel.system.case import Case
 
 
@@ -41,6 +41,19 @@ def _room(case: Case, tp: Any) -> Any:
     gpu, engine = case.deployment.gpu, case.deployment.engine
     per_gpu = np.asarray(gpu.memory, float) * engine.memory_fraction - np.asarray(case.deployment.reserve, float)
     return tp * per_gpu - case.model.weight_bytes
+
+
+def require_room(case: Case) -> None:
+    """Raise KvmodelError where the model keeps no KV that grows, or leaves no room for it at any point."""
+    _require_growth(case)
+    if np.any(hbm_pool(case).fits):
+        return
+    fits = smallest_tensor_parallel(case)
+    raise KvmodelError(
+        f"{case.model.name} leaves no room for KV at tensor_parallel "
+        f"{np.max(np.asarray(case.deployment.tensor_parallel)):g}; "
+        + (f"tensor_parallel {fits} would fit" if fits else "no tensor_parallel up to 1024 fits")
+    )
 
 
 def smallest_tensor_parallel(case: Case) -> int | None:

@@ -14,14 +14,15 @@ import numpy as np
 from kvmodel.analyses import capacity, cost, endurance, goodput, retention, reuse_detail, timing
 from kvmodel.analyses.answer import Answer
 from kvmodel.analyses.serving import Load, load_of
-from kvmodel.analyses.traffic import Traffic, traffic_of
+from kvmodel.analyses.traffic import Traffic, traffic_of, typical_turn
 from kvmodel.formulas.breakeven import break_even_bandwidth
 from kvmodel.formulas.cost import cost_per_qualified_session
+from kvmodel.formulas.reuse import STATED_ERROR
 from kvmodel.system.case import Case
 from kvmodel.units import DAY
 
 ARMS = ("no_reuse", "local_reuse", "all_tiers")
-CLOSED_FORM = "closed form, within 0.015 of simulation for stationary Poisson sessions"
+CLOSED_FORM = f"closed form, within {STATED_ERROR} of simulation for stationary Poisson sessions"
 
 
 def tiers_of(case: Case, arm: str) -> tuple[str, ...]:
@@ -330,8 +331,10 @@ def _saturated(utilisation: Any, what: str) -> tuple[str, ...]:
 
 def _tiers(case: Case, load: Load) -> Iterator[Answer]:
     terms = timing.prefill_terms(case)
-    context = sum(t.turn_rate * (t.context.mean + t.prefix_tokens) for t in load.traffic) / load.turn_rate
-    yield Answer("time.typical_prefix", context, "token", "mean returning context with its shared prefix")
+    context, _ = typical_turn(load.traffic)
+    yield Answer(
+        "time.typical_prefix", context, "token", "mean context a returning turn finds, its shared prefix included"
+    )
     yield Answer("time.recompute", terms.saved(context), "s", "prefill time that prefix costs when it is not found")
     for k, tier in enumerate(load.tiers):
         yield Answer(

@@ -91,8 +91,8 @@ def residency(
 
     The GPUs' memory is private to an instance, which sees its share of the sessions (returning turns are routed to
     it); a tier of scope instance likewise; every other tier is one for all instances. The tiers cut one LRU stack:
-    an exclusive chain adds capacities, an inclusive one counts the largest so far. Hits of a tier are what it adds
-    to the tiers above it. Zero tiers give empty shares.
+    an exclusive chain adds capacities, a tier of an inclusive one holds its own. Hits of a tier are what it adds to
+    the tiers above it. Zero tiers give empty shares.
     known: filled with each tier's capacity and hits, and looked up when a tier is asked about with the same capacity.
     """
     stacks = stacks_of(case, tiers, active_tokens)
@@ -119,12 +119,12 @@ def residency(
 
 def stacks_of(case: Case, tiers: Sequence[str], active_tokens: Any) -> list[tuple[Any, Any, Any]]:
     """For each tier, fast to slow: tokens one copy of it can hold, share of the sessions that reach it, and tokens of
-    the LRU stack from the fastest tier down to it."""
+    the LRU stack it is a cut of: its own, and in an exclusive chain those above it too."""
     instances, stacked, found = case.deployment.instances, 0.0, []
     for tier in tiers:
         tokens, single = _own_tokens(case, tier, active_tokens), _per_instance(case, tier)
         total = tokens * instances if single else tokens
-        stacked = stacked + total if case.policy.chain == "exclusive" else np.maximum(stacked, total)
+        stacked = stacked + total if case.policy.chain == "exclusive" else total
         found.append((tokens, 1 / instances, stacked / instances) if single else (tokens, 1.0, stacked))
     return found
 

@@ -134,10 +134,11 @@ def _block_ratio(o: Outcomes, found: Any, size: Any) -> Any:
 def survival_curve(case: Case, load: Load, arm: str) -> Curve:
     """Share of a waiting context that is still held after a pause, by population, down to each tier."""
     pauses = PAUSES.reshape((-1,) + (1,) * case.axes)
-    answers = []
+    answers: list[Answer] = []
+    held: Any = 0.0
     for tier, (_, share, capacity) in zip(load.tiers, stacks_of(case, load.tiers, load.active_tokens), strict=True):
         streams = streams_of(case, load.traffic, share)
-        held = reuse.paused_survival(streams, capacity, pauses, TOUCH[case.policy.touch])
+        held = np.maximum(held, reuse.paused_survival(streams, capacity, pauses, TOUCH[case.policy.touch]))
         definition = "share of a waiting context still held in this tier or above after a pause"
         answers += [
             Answer("reuse.survival", held[i], "", definition, arm=arm, population=t.name, tier=tier)
@@ -152,13 +153,15 @@ def warm_up_curve(case: Case, load: Load, arm: str) -> Curve:
     Without queueing: hits come from pauses shorter than the time since, whatever the bandwidth.
     """
     since = SINCE.reshape((-1,) + (1,) * case.axes)
-    _, share, capacity = stacks_of(case, load.tiers, load.active_tokens)[-1]
-    found = hit_shares(case, load.traffic, share, capacity, since)
     offered = sum(t.arrivals * (t.private_opportunity + t.prefix_opportunity) for t in load.traffic)
-    kept = sum(
-        t.arrivals * (t.private_opportunity * found[t.name][0] + t.prefix_opportunity * found[t.name][1])
-        for t in load.traffic
-    ) / np.maximum(offered, 1e-300)
+    kept: Any = 0.0
+    for _, share, capacity in stacks_of(case, load.tiers, load.active_tokens):
+        found = hit_shares(case, load.traffic, share, capacity, since)
+        here = sum(
+            t.arrivals * (t.private_opportunity * found[t.name][0] + t.prefix_opportunity * found[t.name][1])
+            for t in load.traffic
+        )
+        kept = np.maximum(kept, here / np.maximum(offered, 1e-300))
     kept = np.maximum.accumulate(np.broadcast_to(kept, np.broadcast_shapes(np.shape(kept), since.shape)), axis=0)
     warm = SINCE[np.minimum(np.sum(kept < WARM * kept[-1:], axis=0), len(SINCE) - 1)]
     return Curve(

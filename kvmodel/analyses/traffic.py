@@ -5,6 +5,7 @@ Question answered: how much reuse does the workload offer, before any capacity o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -79,9 +80,7 @@ class Traffic:
         mean_j, var_j = self.steps_before_return
         mean = self.first.mean + mean_j * self.step.mean
         variance = self.first.variance + mean_j * self.step.variance + var_j * self.step.mean**2
-        # a floor on the spread keeps the gamma law defined when all sizes are constant
-        variance = np.maximum(variance, 1e-8 * mean**2)
-        return laws.Gamma(mean**2 / variance, variance / mean)
+        return gamma_of(mean, variance)
 
     @cached_property
     def private_opportunity(self) -> Any:
@@ -117,6 +116,13 @@ class Traffic:
         return np.clip(1 - created / (some * np.maximum(self.context.mean, 1e-300)), 0.0, 1.0)
 
 
+def gamma_of(mean: Any, variance: Any) -> laws.Gamma:
+    """Gamma law of a mean and a variance; floors keep it defined when all sizes are constant, or zero."""
+    mean = np.maximum(mean, 1e-6)
+    variance = np.maximum(variance, 1e-8 * mean**2)
+    return laws.Gamma(mean**2 / variance, variance / mean)
+
+
 def reusable(tokens: Any, granularity: Any) -> Any:
     """Tokens of a prefix that whole blocks cover, on average: n - g/2 beyond one block, at least 0 [tokens]."""
     n, g = np.asarray(tokens, float), np.asarray(granularity, float)
@@ -133,6 +139,14 @@ def size_classes(law: laws.Law) -> tuple[np.ndarray, np.ndarray]:
     last = np.maximum((law.mean - inner) / shares[-1], values[-2])
     values = np.concatenate([values[:-1], last[None]])
     return values * law.mean / np.maximum(np.tensordot(shares, values, 1), 1e-300), shares
+
+
+def typical_turn(traffic: Sequence[Traffic]) -> tuple[Any, Any]:
+    """Prefix found and tokens added by the mean returning turn over all populations [tokens]."""
+    returning = [t.turn_rate * t.returns / (1 + t.returns) for t in traffic]
+    some = np.maximum(sum(returning), 1e-300)
+    prefix = sum(r * (t.context.mean + t.prefix_tokens) for r, t in zip(returning, traffic, strict=True)) / some
+    return prefix, sum(r * t.sessions.new_tokens.mean for r, t in zip(returning, traffic, strict=True)) / some
 
 
 def traffic_of(case: Case, granularity: Any) -> list[Traffic]:

@@ -18,7 +18,9 @@ def plan_command(
     report: Annotated[str | None, typer.Option("--report", metavar="FILE.html", help="Also write a web page.")] = None,
     set_: options.Assignments = None,
     scenario: options.Scenarios = None,
-    check: Annotated[bool, typer.Option("--check", help="Exit with 3 when a target is missed.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 3 when a target is missed at half of the points or more.")
+    ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Also simulate the sessions, to see the closed form's error.")
     ] = False,

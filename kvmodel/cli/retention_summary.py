@@ -44,7 +44,7 @@ def _time(rows: Table, quantity: str, **where: str) -> str:
 
 def _age(row: Row) -> str:
     value = central(row.value)
-    return "never" if value == 0 else "for ever" if np.isinf(value) else "-" if np.isnan(value) else text(value, "s")
+    return "at once" if value == 0 else "for ever" if np.isinf(value) else "-" if np.isnan(value) else text(value, "s")
 
 
 def _percent(rows: Table, quantity: str, **where: str) -> str:

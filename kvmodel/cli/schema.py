@@ -10,7 +10,7 @@ import typer
 def schema_command(
     name: Annotated[
         str | None,
-        typer.Argument(help="study, result, llm, gpu, tier, prices; lists them when absent.", show_default=False),
+        typer.Argument(help="Which one, for example study or tier; lists them when absent.", show_default=False),
     ] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Write there; - is stdout.")

@@ -61,6 +61,7 @@ __all__ = [
 
 Array = NDArray[Any]
 
+STATED_ERROR = 0.015  # largest difference from simulation promised where the conditions above hold
 INSTANTS = 17
 _FOREVER = 1e150  # [s]
 _SERIES = {"reverse": continuous_series(), "forward": jump_series()}

@@ -15,6 +15,13 @@ SHARES = frozenset(
         "reuse.resident",
         "reuse.timely",
         "reuse.kept",
+        "reuse.hit_ratio_tokens",
+        "reuse.hit_ratio_blocks",
+        "reuse.hit_ratio_requests",
+        "reuse.hit_ratio_reached",
+        "reuse.requests_with_hit",
+        "retention.returns_within",
+        "latency.end_to_end_in_time",
         "latency.prefill_utilisation",
         "latency.ttft_in_time",
         "latency.tpot_in_time",
@@ -62,7 +69,7 @@ def cell(row: Row | None) -> Cell:
         return Cell(MISSING)
     median, low, high = spread(row.value)
     if np.isnan(median):
-        return Cell("infeasible")
+        return Cell(units.text(median, row.unit))
     text = number(median, row.unit, row.quantity)
     return Cell(text, between(low, high, row.unit, row.quantity) if low != high else "")
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from kvmodel import units
-from kvmodel.errors import KvmodelError, nearest
+from kvmodel.errors import nearest
 from kvmodel.results.table import Row, Table
 
 _TARGET = re.compile(r"\s*(>=|<=)\s*(.+?)\s*$")
+
+
+UNTOLD = "missed: the plan does not tell it (the model does not fit, or limits or a tier are not given)"
 
 
 def parse_target(quantity: str, text: str, known: Mapping[str, str]) -> tuple[str, float]:
@@ -34,21 +37,26 @@ def wanted_lifetime(targets: Mapping[str, str]) -> float | None:
 
 
 def target_rows(table: Table, targets: Mapping[str, str], arm: str) -> Iterator[Row]:
-    """One row per target and row it applies to: the share of points that meet it, with the target in its flags.
+    """One row per case, target and row it applies to: the points that meet it, with the verdict in its flags.
 
-    A target on a quantity that is told per arm is held against `arm`; one told per tier against every tier.
+    A target on a quantity that is told per arm is held against the whole of `arm`, else against every tier or every
+    population it is told of. A quantity that no row of a case tells is missed there.
     """
-    told = {row.quantity: row.unit for row in table}
-    for quantity, text in targets.items():
-        if quantity not in told:
-            raise KvmodelError(
-                f"targets.{quantity}: this study does not tell it (limits under slo, or a tier, are missing)"
-            )
-        sign, goal = parse_target(quantity, text, told)
-        for row in table:
-            if row.quantity != quantity or row.arm not in ("", arm) or row.population or (row.arm and row.tier):
+    for case in dict.fromkeys(row.case for row in table):
+        rows = table.select(case=case)
+        told = {row.quantity: row.unit for row in rows}
+        for quantity, text in targets.items():
+            if quantity not in told:
+                yield Row("target.met", np.zeros(()), "", f"{quantity} {text}", case, arm, flags=(UNTOLD,))
                 continue
-            yield _held(row, sign, goal, text)
+            sign, goal = parse_target(quantity, text, told)
+            for row in _aimed_at(rows.select(quantity=quantity).rows, arm):
+                yield _held(row, sign, goal, text)
+
+
+def _aimed_at(rows: Sequence[Row], arm: str) -> Sequence[Row]:
+    of_arm = [row for row in rows if row.arm == arm] or [row for row in rows if not row.arm]
+    return [row for row in of_arm if not (row.tier or row.population)] or of_arm
 
 
 def _held(row: Row, sign: str, goal: float, text: str) -> Row:
@@ -70,5 +78,5 @@ def _held(row: Row, sign: str, goal: float, text: str) -> Row:
 
 
 def missed(table: Table) -> list[Row]:
-    """Targets that fewer than half of the points meet."""
-    return [row for row in table if row.quantity == "target.met" and np.mean(np.asarray(row.value, float)) < 0.5]
+    """Targets that half of the points or more miss."""
+    return [row for row in table if row.quantity == "target.met" and np.mean(np.asarray(row.value, float)) <= 0.5]

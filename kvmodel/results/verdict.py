@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from kvmodel import units
+from kvmodel.formulas.reuse import STATED_ERROR
 from kvmodel.results.table import Table, central
 
 GOODPUT = "goodput.qualified_sessions_per_second"
 COST = "cost.per_qualified_session"
-REUSE_ERROR = 0.015
 
 
 def verdicts(table: Table) -> Iterator[str]:
@@ -41,6 +41,8 @@ def _sentence(rows: Table, arm: str, other: str) -> str:
     rate, rate_other = rows.value(GOODPUT, arm=arm), rows.value(GOODPUT, arm=other)
     cost, cost_other = rows.value(COST, arm=arm), rows.value(COST, arm=other)
     a, b, c, d = (central(v) for v in (rate, rate_other, cost, cost_other))
+    if np.isnan([a, b]).any():
+        return f"{arm} against {other}: no point of the study tells both."
     if a == 0 and b == 0:
         return (
             f"Neither {arm} nor {other} keeps the limits at any rate of sessions ({_bound(rows, arm)}): no cost per "
@@ -53,8 +55,9 @@ def _sentence(rows: Table, arm: str, other: str) -> str:
             f"{_money(min(c, d))} each, while {loser} keeps the limits at no rate ({_bound(rows, loser)})."
         )
     wins = c < d
+    word = "wins against" if wins else "is level with" if c == d else "loses against"
     return (
-        f"{arm} {'wins' if wins else 'loses'} against {other}: {a / b:.2f}x the qualified sessions "
+        f"{arm} {word} {other}: {a / b:.2f}x the qualified sessions "
         f"({_rate(a)} against {_rate(b)}) at {c / d:.2f}x the cost of one ({_money(c)} against {_money(d)}); "
         f"{arm} is bound by the {_bound(rows, arm)}, {other} by the {_bound(rows, other)}. "
         f"{_sure(cost, cost_other, wins)}"
@@ -101,7 +104,7 @@ def _sure(cost: np.ndarray, cost_other: np.ndarray, wins: bool) -> str:
     better = np.less(cost, cost_other) if wins else np.greater_equal(cost, cost_other)
     if np.size(better) > 1:
         return f"That holds at {np.mean(better):.0%} of {np.size(better):,} points."
-    return f"One point, nothing drawn; the closed form of reuse errs by up to {REUSE_ERROR}."
+    return f"One point, nothing drawn; the closed form of reuse errs by up to {STATED_ERROR}."
 
 
 def _rate(value: float) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 from kvmodel.analyses import breakeven, breakeven_at_rate, breakeven_curves, handoff, streamed_decode
 from kvmodel.analyses.answer import Curve
-from kvmodel.analyses.capacity import granularity
-from kvmodel.analyses.traffic import traffic_of
+from kvmodel.analyses.capacity import granularity, require_room
+from kvmodel.analyses.traffic import traffic_of, typical_turn
 from kvmodel.results.table import Axis, Row, Table
 from kvmodel.study.expand import expand
 from kvmodel.study.load import LoadedStudy
@@ -25,6 +25,7 @@ def breakeven_table(study: LoadedStudy, question: breakeven.Question | None = No
     curves: dict[str, Table] = {}
     for name, data in expand(study, draws=0).cases.items():
         case = Case.model_validate(data)
+        require_room(case)
         asked = question or typical_question(case)
         answers = [
             *breakeven.evaluate(case, asked),
@@ -40,11 +41,7 @@ def breakeven_table(study: LoadedStudy, question: breakeven.Question | None = No
 
 def typical_question(case: Case) -> breakeven.Question:
     """The mean returning turn, over all populations: its context with shared prefix, and the tokens it adds."""
-    traffic = traffic_of(case, granularity(case))
-    returning = [t.turn_rate * t.returns / (1 + t.returns) for t in traffic]
-    share = [rate / max(sum(returning), 1e-300) for rate in returning]
-    prefix = sum(s * (t.context.mean + t.prefix_tokens) for s, t in zip(share, traffic, strict=True))
-    suffix = sum(s * t.sessions.new_tokens.mean for s, t in zip(share, traffic, strict=True))
+    prefix, suffix = typical_turn(traffic_of(case, granularity(case)))
     limit = None if case.slo is None else case.slo.ttft.limit
     return breakeven.Question(float(prefix), float(suffix), deadline=limit)
 

@@ -29,6 +29,7 @@ def endurance_table(study: LoadedStudy) -> Table:
             raise KvmodelError(
                 f"{study.source.name}: none of the tiers {', '.join(case.tiers)} wears; a tier of kind nvme does"
             )
+        capacity.require_room(case)
         load = load_of(case, tiers_of(case, "all_tiers"), traffic_of(case, capacity.granularity(case)))
         rows += [Row(case=name, **vars(answer)) for answer in endurance.evaluate(case, load, target)]
         if not curves:

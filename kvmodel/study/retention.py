@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from kvmodel.analyses import capacity, retention, value
 from kvmodel.analyses.plan import tiers_of
 from kvmodel.analyses.retention_curves import curves
 from kvmodel.analyses.serving import load_of
 from kvmodel.analyses.traffic import traffic_of
-from kvmodel.errors import KvmodelError
 from kvmodel.results.table import Axis, Row, Table
 from kvmodel.study.expand import expand
 from kvmodel.study.load import LoadedStudy
@@ -26,10 +23,7 @@ def retention_table(study: LoadedStudy) -> Table:
     drawn: dict[str, Table] = {}
     for name, data in expand(study, draws=0).cases.items():
         case = Case.model_validate(data)
-        if not np.any(capacity.hbm_pool(case).fits):
-            raise KvmodelError(
-                f"{study.source.name}: {case.model.name} leaves no room for KV; `kvmodel plan` says what fits"
-            )
+        capacity.require_room(case)
         load = load_of(case, tiers_of(case, "all_tiers"), traffic_of(case, capacity.granularity(case)))
         answers = [*retention.evaluate(case, load), *value.evaluate(case, load)]
         rows += [Row(case=name, **vars(answer)) for answer in answers]

@@ -134,7 +134,7 @@ def _joined(parts: list[tuple[Mapping[int, slice], list[Row]]], axes: Sequence[A
     for found in by_key.values():
         values = [_aligned(row.value, len(shape)) for _, row in found]
         depends = [
-            any(v.shape[axis] > 1 for v in values) or (axis in found[0][0] and not _constant(found, values, axis))
+            any(v.shape[axis] > 1 for v in values) or (axis in found[0][0] and not _constant(values))
             for axis in range(len(shape))
         ]
         whole = np.full([n if d else 1 for n, d in zip(shape, depends, strict=True)], np.nan)
@@ -151,8 +151,8 @@ def _aligned(value: Any, ndim: int) -> np.ndarray:
     return value.reshape((1,) * (ndim - value.ndim) + value.shape)
 
 
-def _constant(found: list[tuple[Mapping[int, slice], Row]], values: list[np.ndarray], axis: int) -> bool:
-    """Whether windows that differ along this axis only ever saw one value (windows of one point hide the axis)."""
+def _constant(values: list[np.ndarray]) -> bool:
+    """Whether all windows saw one value (windows of one point hide the axis they cut)."""
     return all(np.array_equal(v, values[0], equal_nan=True) for v in values[1:])
 
 

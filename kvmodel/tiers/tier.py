@@ -30,7 +30,7 @@ class StorageTier(Record):
     """Bytes one device offers to KV."""
     count: Count = 1.0
     """Devices of this tier in the deployment."""
-    headroom: Fraction = 0.0
+    headroom: Annotated[Any, Quantity("", ge=0, lt=1)] = 0.0
     """Share of the capacity kept free for refill, migration and rebuild."""
     scope: Literal["instance", "node", "rack", "shared"] = "node"
     """Who reads the same copy: one engine instance, or all of the deployment."""

@@ -231,3 +231,39 @@ def test_a_tier_of_every_instance_is_a_share_of_its_devices():
     assert 2 * split.value("capacity.retained_tokens", tier="dram") == pytest.approx(
         shared.value("capacity.retained_tokens", tier="dram")
     )
+
+
+def test_a_tier_without_room_changes_nothing():
+    """A shared tier of 0 B below the private memories of two instances: no reuse comes from pooling them."""
+    empty = planned(tiers__nvme={"kind": "dram", "capacity": 0, "read_bandwidth": "60 GB/s"}, compare=["all_tiers"])
+    without = planned(tiers={"hbm": {"kind": "hbm"}, "dram": study().data["tiers"]["dram"]}, compare=["all_tiers"])
+    for where in ({}, {"population": "chat"}, {"population": "system"}):
+        place = {"arm": "all_tiers", "tier": "", "population": "", **where}
+        assert empty.value("reuse.resident", **place) == without.value("reuse.resident", **place)
+    nothing = planned(tiers__dram__capacity=0, compare=["all_tiers"])
+    assert nothing.value("reuse.resident", arm="all_tiers", tier="dram", population="") == 0
+
+
+def test_nothing_said_is_nothing_reused():
+    """Sessions of no tokens at all: no reuse, and no division by zero on the way (warnings are errors here)."""
+    silent = planned(
+        workload={
+            "chat": {**study().data["workload"]["chat"], "first_tokens": 0, "new_tokens": 0, "output_tokens": 0},
+            "system": study().data["workload"]["system"],
+        },
+        compare=["all_tiers"],
+    )
+    assert silent.value("reuse.ceiling", arm="all_tiers", tier="", population="chat") == pytest.approx(0, abs=1e-6)
+
+
+def test_typical_prefix_is_that_of_the_mean_returning_turn():
+    """Half the turns of a two-turn population return, three of four of a four-turn one; weights 1 and 3 per session."""
+    one = {**study().data["workload"]["chat"], "new_tokens": 0, "output_tokens": 0}
+    two = planned(
+        workload={
+            "a": {**one, "first_tokens": 1000, "turns": {"equally_likely": [2]}},
+            "b": {**one, "first_tokens": 3000, "turns": {"equally_likely": [4]}},
+        },
+        compare=["all_tiers"],
+    )
+    assert two.value("time.typical_prefix") == pytest.approx((1 * 1000 + 3 * 3000) / 4)

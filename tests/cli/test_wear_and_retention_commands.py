@@ -49,7 +49,7 @@ def test_retention_prints_windows_prices_and_plans(capsys):
         "hbm, generating",
         "Value of keeping",
         "does not pay",
-        "never",
+        "at once",
     ):
         assert word in out
 
