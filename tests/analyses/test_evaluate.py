@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from kvmodel.analyses import evaluate
 
@@ -65,8 +66,22 @@ def real(outcomes, reference_data):
     return outcomes.values()
 
 
-def errors(real, kind, basis="calibrated"):
-    return np.abs([o.error for o in real if o.kind == kind and o.basis == basis])
+def errors(real, **facts):
+    return np.abs([o.error for o in real if all(getattr(o, name) == fact for name, fact in facts.items())])
+
+
+def within_bar(errors, bar, *, share=0.5, enough=20):
+    """The quantile `share` of the errors is at most the bar. With fewer cases than the bar was set with: no more of
+    them beyond it than chance allows once in a hundred, if the bar holds."""
+    if len(errors) >= enough:
+        return np.quantile(errors, share) <= bar
+    return binom.sf(np.sum(errors > bar) - 1, len(errors), 1 - share) > 0.01
+
+
+def test_a_bar_bends_for_few_cases_only():
+    near, far = np.full(20, 0.01), np.full(20, 0.2)
+    assert within_bar(far[:0], 0.1) and within_bar(far[:2], 0.1) and not within_bar(far[:10], 0.1)
+    assert within_bar(np.r_[near[:11], far[:9]], 0.1) and not within_bar(np.r_[near[:9], far[:11]], 0.1)
 
 
 def test_every_case_has_an_answer_or_a_reason(real):
@@ -74,14 +89,16 @@ def test_every_case_has_an_answer_or_a_reason(real):
     assert all(o.reason for o in real if o.basis == "refused")
 
 
-@pytest.mark.parametrize(("kind", "median"), [("bandwidth", 0.05), ("handoff", 0.07), ("throughput", 0.05)])
-def test_bars_of_series(kind, median, real):
-    assert np.median(errors(real, kind)) <= median
+@pytest.mark.parametrize(
+    ("kind", "median", "enough"), [("bandwidth", 0.05, 30), ("handoff", 0.07, 13), ("throughput", 0.05, 8)]
+)
+def test_bars_of_series(kind, median, enough, real):
+    assert within_bar(errors(real, kind=kind, basis="calibrated"), median, enough=enough)
 
 
 def test_every_verdict_with_known_inputs_is_right(real):
     # 2.5 %: a published threshold of 5.86 GB/s is printed as 6
-    assert np.max(errors(real, "breakeven", "analytic")) <= 0.025
+    assert np.all(errors(real, kind="breakeven", basis="analytic") <= 0.025)
 
 
 def test_calibration_alone_has_no_interval_and_a_series_left_out_is_told(real):
@@ -100,26 +117,26 @@ def test_series_left_out_uses_no_case_of_the_series(reference_data):
         if case["id"] in before:
             case["measured"] = {name: 3.0 * value for name, value in case["measured"].items()}
     after = {o.id: o.series_out for o in evaluate.evaluate(cases) if o.series_out is not None}
-    assert before and after == before
+    assert before == after and (before or len(cases) < 100)
 
 
 @pytest.mark.parametrize(
-    ("kind", "family", "basis", "median", "p90"),
+    ("kind", "family", "basis", "median", "p90", "enough"),
     [
-        ("prefill", "dense", "calibrated", 0.02, 0.07),  # the bar of 6 % is missed by a little, see docs/validation.md
-        ("prefill", "dense", "cold", 0.20, np.inf),
-        ("prefill", "moe", "calibrated", 0.10, np.inf),
-        ("fetch", "dense", "calibrated", 0.05, 0.20),
+        ("prefill", "dense", "calibrated", 0.02, 0.07, 30),  # the bar of 6 % is missed by a little, see validation.md
+        ("prefill", "dense", "cold", 0.20, np.inf, 24),
+        ("prefill", "moe", "calibrated", 0.10, np.inf, 30),
+        ("fetch", "dense", "calibrated", 0.05, 0.20, 40),
     ],
 )
-def test_bars_of_prefill_and_fetch(kind, family, basis, median, p90, real):
-    found = [abs(o.error) for o in real if (o.kind, o.family, o.basis) == (kind, family, basis)]
-    assert np.median(found) <= median and np.quantile(found, 0.9) <= p90
+def test_bars_of_prefill_and_fetch(kind, family, basis, median, p90, enough, real):
+    found = errors(real, kind=kind, family=family, basis=basis)
+    assert within_bar(found, median, enough=enough) and within_bar(found, p90, share=0.9, enough=enough)
 
 
 def test_cold_intervals_hold_four_in_five(real):
-    held = [o.low <= o.measured <= o.high for o in real if o.basis == "cold"]
-    assert np.mean(held) >= 0.8
+    missed = np.array([not o.low <= o.measured <= o.high for o in real if o.basis == "cold"], float)
+    assert within_bar(missed, 0.5, share=0.8, enough=24)
 
 
 @pytest.mark.parametrize(("flops", "gigabytes"), [(8 * 312e12, 5.86), (8 * 989e12, 18.6)])
@@ -183,8 +200,9 @@ def test_incomplete_cases_are_refused_not_stumbled_over(seed, reference_data):
     """Fields taken out, emptied or of the wrong kind, at random."""
     rng = np.random.default_rng(seed)
     with open(reference_data("measurements.json"), encoding="utf-8") as file:
-        cases = [c for c in json.load(file) if not c["id"].startswith("ucm")]
-    for i in rng.choice(len(cases), 60, replace=False):
+        cases = json.load(file)
+    cases = [cases[i] for i in rng.permutation(len(cases))[:200]]
+    for i in rng.choice(len(cases), min(60, len(cases)), replace=False):
         part = cases[i] if rng.random() < 0.4 else cases[i][("params", "measured")[int(rng.random() < 0.3)]]
         keys = [key for key in part if key not in ("id", "kind", "params", "measured")]
         if keys:

@@ -6,14 +6,13 @@ vector's own tolerance.
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvmodel.formulas import admission
+from tests.theory_vectors import disagreements, vectors_of
 
 
 def popularity(i):
@@ -113,14 +112,8 @@ def answer(i):
 
 
 def test_vectors(reference_data):
-    vectors = json.loads(reference_data("theory_vectors.json").read_text(encoding="utf-8"))
-    mine = [v for v in vectors if v["topic"] == "write_admission"]
-    assert mine
-    for v in mine:
-        predicted = answer(v["inputs"])
-        within = {"rel": v["tolerance"].get("rel"), "abs": v["tolerance"].get("abs", 0.0)}
-        for name, value in v["expected"].items():
-            assert predicted[name] == pytest.approx(value, **within), f"{v['id']} {name}"
+    mine = vectors_of(reference_data, "write_admission")
+    assert disagreements(mine, lambda v: answer(v["inputs"])) == []
 
 
 def test_independent_filter_writes_too_much(reference_data):

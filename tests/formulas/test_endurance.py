@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 
 from kvmodel.formulas import endurance, write_amplification
 from kvmodel.units import DAY, HOUR, YEAR
+from tests.theory_vectors import disagreements, vectors_of
 
 TB, MB = 1e12, 1e6
 POSITIVE = st.floats(1e-3, 1e3)
@@ -49,13 +48,8 @@ def answer(i):
 
 
 def test_vectors(reference_data):
-    vectors = json.loads(reference_data("theory_vectors.json").read_text(encoding="utf-8"))
-    mine = [v for v in vectors if v["topic"] == "ssd_endurance"]
-    assert mine
-    for v in mine:
-        predicted = answer(v["inputs"])
-        for name, value in v["expected"].items():
-            assert predicted[name] == pytest.approx(value, rel=v["tolerance"]["rel"]), f"{v['id']} {name}"
+    mine = vectors_of(reference_data, "ssd_endurance")
+    assert disagreements(mine, lambda v: answer(v["inputs"])) == []
 
 
 def test_a_datasheet_meets_the_theory():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +10,12 @@ from hypothesis.extra.numpy import arrays
 
 from kvmodel.formulas import characteristic_time as che
 from kvmodel.formulas import knee
+from tests.theory_vectors import vectors_of
+
+
+def vectors_with(reference_data, *keys):
+    return [v for v in vectors_of(reference_data, "che_cache") if set(keys) <= set(v["inputs"])]
+
 
 curves = arrays(float, 12, elements=st.floats(0.0, 100.0))
 GRID = np.geomspace(1.0, 1000.0, 12)
@@ -29,13 +33,17 @@ def test_economic_knee_of_a_square_root():
 
 
 def test_economic_knee_of_the_reference_cache(reference_data):
-    rows = {r["id"]: r for r in json.loads(reference_data("theory_vectors.json").read_text())}
-    row = rows["economic_knee_che"]
-    capacity = np.linspace(2000.0, 2300.0, 301)
-    rate = che.zipf_popularity(10000, 0.8)
-    value = 5.0 * 0.02 * che.lru(rate[:, None], capacity).hit_ratio
-    found = knee.economic_knee(capacity, value, 1e-5)
-    assert found.capacity == pytest.approx(row["expected"]["optimal_cache_objects"], abs=1.0)  # one grid step
+    for row in vectors_with(reference_data, "value_per_hit_usd", "rent_usd_per_object_second"):
+        i, expected = row["inputs"], row["expected"]
+        best = expected["optimal_cache_objects"]
+        capacity = best * np.linspace(0.93, 1.07, 301)
+        rate = che.zipf_popularity(i["objects"], i["zipf_alpha"])
+        hit = che.lru(rate[:, None], capacity).hit_ratio
+        value = i["request_rate_per_s"] * i["value_per_hit_usd"] * hit
+        found = knee.economic_knee(capacity, value, i["rent_usd_per_object_second"])
+        assert found.capacity == pytest.approx(best, abs=1.01 * (capacity[1] - capacity[0])), row["id"]  # a grid step
+        at_knee = np.interp(found.capacity, capacity, hit)
+        assert at_knee == pytest.approx(expected["hit_ratio"], rel=5e-4), row["id"]
 
 
 def test_no_rent_buys_everything_useful_and_infinite_rent_nothing():
@@ -79,12 +87,23 @@ def test_smallest_capacity_within_a_share():
 
 
 def test_geometric_knee_of_the_reference_curve(reference_data):
-    rows = {r["id"]: r for r in json.loads(reference_data("theory_vectors.json").read_text())}
-    row = rows["kneedle_reference_curve"]
-    found = knee.geometric_knee(row["inputs"]["x"], row["inputs"]["y"])
-    assert found.capacity == pytest.approx(row["expected"]["knee_x"], abs=1e-9)
-    assert found.prominence == pytest.approx(row["expected"]["max_difference"], abs=1e-9)
-    assert found.axis == "linear"
+    for row in vectors_with(reference_data, "x", "y"):
+        i = row["inputs"]
+        assert (i["direction"], i["curve"]) == ("increasing", "concave"), f"{row['id']}: no law for another shape"
+        found = knee.geometric_knee(i["x"], i["y"])
+        assert found.capacity == pytest.approx(row["expected"]["knee_x"], abs=1e-9), row["id"]
+        assert found.prominence == pytest.approx(row["expected"]["max_difference"], abs=1e-9), row["id"]
+        assert found.axis == "linear"
+
+
+def test_hulls_of_the_reference_curves(reference_data):
+    """Talus splits a cache between the two points of the curve that the hull joins."""
+    for row in vectors_with(reference_data, "curve_MB_mpki", "size_MB"):
+        points, size = dict(row["inputs"]["curve_MB_mpki"]), row["inputs"]["size_MB"]
+        points = {size: max(points.values())} | points  # as bad as it gets at this size, unless the curve says
+        capacity = sorted(points)
+        hull = knee.concave_hull(capacity, [-points[c] for c in capacity])[capacity.index(size)]
+        assert -hull == pytest.approx(row["expected"]["mpki"], rel=row["tolerance"]["rel"]), row["id"]
 
 
 @given(arrays(float, (12, 3), elements=st.floats(0.0, 100.0)), st.floats(0.001, 10.0))

@@ -5,7 +5,6 @@ Vectors are recognised by what their inputs say, so any law and any numbers may 
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvmodel.formulas import laws, retention
+from tests.theory_vectors import disagreements, vectors_of
 
 GB, YEAR = 1e9, 31536000.0
 POSITIVE = st.floats(1e-2, 1e2)
@@ -92,13 +92,8 @@ def answer(i):
 
 
 def test_vectors(reference_data):
-    vectors = json.loads(reference_data("theory_vectors.json").read_text(encoding="utf-8"))
-    mine = [v for v in vectors if v["topic"] == "retention_economics"]
-    assert mine
-    for v in mine:
-        predicted = answer(v["inputs"])
-        for name, value in v["expected"].items():
-            assert predicted[name] == pytest.approx(float(value), rel=v["tolerance"]["rel"]), f"{v['id']} {name}"
+    mine = vectors_of(reference_data, "retention_economics")
+    assert disagreements(mine, lambda v: answer(v["inputs"])) == []
 
 
 @pytest.mark.parametrize("law", KINDS, ids=lambda law: type(law).__name__)
