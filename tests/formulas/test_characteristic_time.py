@@ -23,7 +23,7 @@ ELSEWHERE = {
     "value_per_hit_usd": "knees",
     "trace": "stack distances of traces",
     "trace_short": "footprints, which the session working sets stand for",
-    "sampled_distance": "sampling of traces",
+    "sampled_distance": "sampling by block, where traces are sampled by session",
 }
 NOT_MODELLED = {
     "hit_ratio_exact": "the state space of a tiny cache",

@@ -18,7 +18,9 @@ from kvmodel.traces import SummaryOptions, read_trace, trace_summary
 from kvmodel.traces.columns import Trace
 from kvmodel.traces.hit_curve import lru_curve
 from kvmodel.traces.prefix_tree import run_stream
-from kvmodel.traces.stack_distance import stack_distances
+from kvmodel.traces.stack_distance import UNSEEN, stack_distances
+from tests.theory_vectors import vectors_of
+from tests.traces import trace_oracle as oracle
 from tests.traces.reference_traces import files_of
 
 BY_CAPACITY = (
@@ -194,6 +196,22 @@ def test_session_file_laid_out_again_gives_the_interleaved_trace(reference_data,
             assert row["block_hit_ratio"] == expected["lru_block_hit_ratio"][capacity]
         for capacity, row in by_capacity(document["belady"]).items():
             assert row["block_hit_ratio"] == expected["belady_hit_ratio"][capacity]
+
+
+def test_stack_distances_of_reference_strings(reference_data, tmp_path):
+    """Vectors of theory that give a string of references, one block each."""
+    for v in vectors_of(reference_data, "che_cache"):
+        if "trace" not in v["inputs"] or "stack_distances" not in v["expected"]:
+            continue
+        symbols = sorted(set(v["inputs"]["trace"]))
+        requests = [[symbols.index(symbol)] for symbol in v["inputs"]["trace"]]
+        stream = run_stream(read_trace(oracle.write_jsonl(tmp_path / "t.jsonl", requests)))
+        distances = stack_distances(stream)
+        found = [None if d == UNSEEN else d for d in distances.distance.tolist()]
+        assert found == v["expected"]["stack_distances"], v["id"]
+        curve = lru_curve(stream, distances)
+        for capacity, hits in v["expected"]["hits_by_capacity"].items():
+            assert curve.ratio_at([int(capacity)])[0] * len(requests) == pytest.approx(hits), (v["id"], capacity)
 
 
 def test_full_curve_of_the_largest_trace_takes_two_seconds_of_cpu(reference_data):
