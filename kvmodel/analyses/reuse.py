@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ def residency(
     prefix: dict[str, list[Any]] = {t.name: [] for t in traffic}
     best = {t.name: (0.0, 0.0) for t in traffic}
     for tier, (_, share, capacity) in zip(tiers, stacks, strict=True):
-        found = _remembered(known, tier, capacity, lambda: hit_shares(case, traffic, share, capacity))  # noqa: B023
+        found = _remembered(known, tier, capacity, partial(hit_shares, case, traffic, share, capacity))
         admitted = _admitted(case, tier, traffic)
         for t in traffic:
             above = best[t.name]

@@ -19,6 +19,7 @@ from kvmodel.formulas import retention
 from kvmodel.system.case import Case
 
 STEP = 1.1  # of capacity, to see what another byte is worth
+FIRST_BYTES = 2.0**30  # of a tier that has none yet [B]
 BISECTIONS = 60
 QUANTILES = (
     0.05,
@@ -49,7 +50,7 @@ def marginal_value(case: Case, load: Load, tier: str) -> Any:
     Of the GPUs' own memory it is the pool that grows.
     """
     here = capacity.hbm_pool(case).nbytes if tier not in case.storage_tiers else case.tiers[tier].capacity
-    more = np.asarray(here, float) * STEP
+    more = np.maximum(np.asarray(here, float) * STEP, FIRST_BYTES)
     tiers = {**case.tiers, tier: case.tiers[tier].model_copy(update={"capacity": more})}
     wider = load_of(case.changed(tiers=tiers), load.tiers, load.traffic)
     gained = wider.saved_seconds.sum(axis=0) - load.saved_seconds.sum(axis=0)
@@ -73,6 +74,7 @@ def _keeping(case: Case, load: Load, kept: list[tuple[Traffic, Stay]], marginal:
         finite = np.where(np.isfinite(best.window), best.window, 0.0)
         held = p * law.restricted_mean(finite) + (1 - p) * finite
         held = np.where(np.isfinite(best.window), held, np.where(p < 1, np.inf, law.mean))
+        held = np.where(price > 0, held, 0.0)  # bytes that cost nothing are free however long they are held
         net = retention.value_of_keeping(
             p * best.hit_probability, dropped, stay.return_cost, stay.write_cost, price, held
         )

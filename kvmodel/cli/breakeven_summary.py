@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from kvmodel.cli.summary import grid
+from kvmodel.cli.summary import at_stated_values, grid
 from kvmodel.results.breakeven_verdict import sentences
 from kvmodel.results.table import Row, Table, central
 from kvmodel.units import number, text
@@ -30,6 +30,7 @@ EVERY = 4  # of the points of the curve over prefix lengths that are printed
 def summary_text(table: Table) -> str:
     """Sentences, numbers per tier, curves, and the two transfers that are not reuse."""
     lines = [str(table.about["name"]), "", *(f"* {sentence}" for sentence in sentences(table))]
+    lines += at_stated_values(table)
     first = table.select(case=table.rows[0].case)
     for block in (
         _tiers(first),

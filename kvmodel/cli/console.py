@@ -17,6 +17,20 @@ def say(message: str, quiet: bool = False) -> None:
         print(message, file=sys.stderr)
 
 
+def require_writable(*paths: str | None) -> None:
+    """Raise KvmodelError where a file could not be written for lack of its directory: before long work, not after."""
+    for path in paths:
+        if path is not None and path != "-":
+            _require_place(Path(path))
+
+
+def _require_place(path: Path) -> None:
+    if path.is_dir():
+        raise KvmodelError(f"{path} is a directory, not a file to write")
+    if not path.parent.is_dir():
+        raise KvmodelError(f"cannot write {path}: there is no directory {path.parent}")
+
+
 def write_output(text: str, path: str | None) -> None:
     """Text to stdout ('-' or None), or to a file that appears whole or not at all."""
     if path is None or path == "-":
@@ -27,10 +41,7 @@ def write_output(text: str, path: str | None) -> None:
 
 def write_file(path: Path, content: str | bytes) -> None:
     """Write a file by renaming a finished one over it, so that an interrupted run leaves no half file."""
-    if path.is_dir():
-        raise KvmodelError(f"{path} is a directory, not a file to write")
-    if not path.parent.is_dir():
-        raise KvmodelError(f"cannot write {path}: there is no directory {path.parent}")
+    _require_place(path)
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:

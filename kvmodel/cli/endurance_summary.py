@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kvmodel.cli.summary import _shown as shown
-from kvmodel.cli.summary import grid, notes
+from kvmodel.cli.summary import at_stated_values, grid, notes
 from kvmodel.results.table import Table, central
 from kvmodel.units import number, text
 
@@ -31,7 +31,7 @@ RULES = (
 
 def summary_text(table: Table) -> str:
     """A sentence per tier, then the tables."""
-    lines = [str(table.about["name"]), ""]
+    lines = [str(table.about["name"]), *at_stated_values(table), ""]
     cases = dict.fromkeys(row.case for row in table)
     for case in cases:
         rows = table.select(case=case)

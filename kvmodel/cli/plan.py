@@ -69,13 +69,14 @@ def plan(
     """Evaluate a study file and write what was asked for; returns the exit status."""
     import json as json_module
 
-    from kvmodel.cli.console import progress_bar, say, write_file, write_output
+    from kvmodel.cli.console import progress_bar, require_writable, say, write_file, write_output
     from kvmodel.cli.summary import summary_text
     from kvmodel.results.targets import missed
     from kvmodel.study.load import load_study
     from kvmodel.study.resolve import parse_assignment
     from kvmodel.study.run import plan as run_plan
 
+    require_writable(output, csv, report)
     if report is not None:
         from kvmodel.report.bundle import require_report_extra
 

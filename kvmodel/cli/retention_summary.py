@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvmodel.cli.summary import grid
+from kvmodel.cli.summary import at_stated_values, grid
 from kvmodel.results.shown import cell
 from kvmodel.results.table import Row, Table, central
 from kvmodel.units import text
@@ -14,7 +14,7 @@ WINDOWS = ("1min", "10min", "1h", "8h", "1d", "7d")
 
 def summary_text(table: Table) -> str:
     """Windows, schedule, prices, values, pins, prefetches and plans, per population."""
-    lines = [str(table.about["name"])]
+    lines = [str(table.about["name"]), *at_stated_values(table)]
     cases = dict.fromkeys(row.case for row in table)
     for case in cases:
         rows = table.select(case=case)

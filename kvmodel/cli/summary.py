@@ -13,6 +13,10 @@ def summary_text(table: Table) -> str:
     """Verdict, tables and notes of a plan."""
     lines = [str(table.about.get("name", "")), ""]
     lines += [f"* {sentence}" for sentence in verdicts(table)]
+    if table.axes:
+        sizes = [(len(axis.values), "draws" if axis.is_draws else f"of {axis.name}") for axis in table.axes]
+        over = " x ".join(f"{size:,} {what}" for size, what in sizes)
+        lines += ["", f"All numbers are medians over {over}; in brackets the range of 5 to 95 % of the points."]
     for case in cases(table):
         rows = table.select(case=case)
         if len(cases(table)) > 1:
@@ -30,6 +34,12 @@ def summary_text(table: Table) -> str:
             if block:
                 lines += ["", *block]
     return "\n".join(lines) + "\n"
+
+
+def at_stated_values(table: Table) -> list[str]:
+    """A line that says which swept or uncertain numbers a result holds at their stated value."""
+    varied = table.about.get("varied", [])
+    return ["", f"At stated values; not varied here: {', '.join(varied)}."] if varied else []
 
 
 def _shown(rows: Table, quantity: str, **where: str) -> str:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from kvmodel.analyses import breakeven, breakeven_at_rate, breakeven_curves, handoff, streamed_decode
-from kvmodel.analyses.answer import Curve
-from kvmodel.analyses.capacity import granularity, require_room
+from kvmodel.analyses.capacity import granularity
 from kvmodel.analyses.traffic import traffic_of, typical_turn
-from kvmodel.results.table import Axis, Row, Table
-from kvmodel.study.expand import expand
+from kvmodel.results.table import Row, Table
 from kvmodel.study.load import LoadedStudy
+from kvmodel.study.stated_values import about, stated_cases, table_of
 from kvmodel.system.case import Case
-from kvmodel.version import __version__
 
 
 def breakeven_table(study: LoadedStudy, question: breakeven.Question | None = None, link: Any = None) -> Table:
@@ -23,9 +21,7 @@ def breakeven_table(study: LoadedStudy, question: breakeven.Question | None = No
     """
     rows: list[Row] = []
     curves: dict[str, Table] = {}
-    for name, data in expand(study, draws=0).cases.items():
-        case = Case.model_validate(data)
-        require_room(case)
+    for name, case in stated_cases(study):
         asked = question or typical_question(case)
         answers = [
             *breakeven.evaluate(case, asked),
@@ -34,9 +30,8 @@ def breakeven_table(study: LoadedStudy, question: breakeven.Question | None = No
             *streamed_decode.evaluate(case, asked.prefix + asked.suffix),
         ]
         rows += [Row(case=name, **vars(answer)) for answer in answers]
-        curves = curves or {key: _table(curve) for key, curve in breakeven_curves.curves(case, asked).items()}
-    about = {"name": study.name, "version": __version__, "scenario": study.scenario, "model": study.record.model.name}
-    return Table(tuple(rows), (), about, curves)
+        curves = curves or {key: table_of(curve) for key, curve in breakeven_curves.curves(case, asked).items()}
+    return Table(tuple(rows), (), {**about(study), "model": study.record.model.name}, curves)
 
 
 def typical_question(case: Case) -> breakeven.Question:
@@ -44,7 +39,3 @@ def typical_question(case: Case) -> breakeven.Question:
     prefix, suffix = typical_turn(traffic_of(case, granularity(case)))
     limit = None if case.slo is None else case.slo.ttft.limit
     return breakeven.Question(float(prefix), float(suffix), deadline=limit)
-
-
-def _table(curve: Curve) -> Table:
-    return Table(tuple(Row(**vars(a)) for a in curve.answers), (Axis(curve.axis, curve.values, curve.unit),))

@@ -7,12 +7,10 @@ from kvmodel.analyses.plan import tiers_of
 from kvmodel.analyses.serving import load_of
 from kvmodel.analyses.traffic import traffic_of
 from kvmodel.errors import KvmodelError
-from kvmodel.results.table import Axis, Row, Table
+from kvmodel.results.table import Row, Table
 from kvmodel.results.targets import wanted_lifetime
-from kvmodel.study.expand import expand
 from kvmodel.study.load import LoadedStudy
-from kvmodel.system.case import Case
-from kvmodel.version import __version__
+from kvmodel.study.stated_values import about, stated_cases, table_of
 
 
 def endurance_table(study: LoadedStudy) -> Table:
@@ -23,24 +21,14 @@ def endurance_table(study: LoadedStudy) -> Table:
     rows: list[Row] = []
     curves: dict[str, Table] = {}
     target = wanted_lifetime(study.record.targets)
-    for name, data in expand(study, draws=0).cases.items():
-        case = Case.model_validate(data)
+    for name, case in stated_cases(study):
         if not endurance.wearing_tiers(case):
             raise KvmodelError(
                 f"{study.source.name}: none of the tiers {', '.join(case.tiers)} wears; a tier of kind nvme does"
             )
-        capacity.require_room(case)
         load = load_of(case, tiers_of(case, "all_tiers"), traffic_of(case, capacity.granularity(case)))
         rows += [Row(case=name, **vars(answer)) for answer in endurance.evaluate(case, load, target)]
         if not curves:
-            curves = {
-                key: Table(tuple(Row(**vars(a)) for a in curve.answers), (Axis(curve.axis, curve.values, curve.unit),))
-                for key, curve in endurance_curves.curves(case, load).items()
-            }
-    about = {
-        "name": study.name,
-        "version": __version__,
-        "scenario": study.scenario,
-        "target_lifetime": endurance.DEFAULT_TARGET if target is None else target,
-    }
-    return Table(tuple(rows), (), about, curves)
+            curves = {key: table_of(curve) for key, curve in endurance_curves.curves(case, load).items()}
+    wanted = endurance.DEFAULT_TARGET if target is None else target
+    return Table(tuple(rows), (), {**about(study), "target_lifetime": wanted}, curves)

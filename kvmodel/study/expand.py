@@ -17,9 +17,9 @@ from pydantic import ValidationError
 from kvmodel.errors import Problem, StudyError
 from kvmodel.quantity import Values
 from kvmodel.results.table import Axis
-from kvmodel.study.load import LoadedStudy
+from kvmodel.study.load import LoadedStudy, resolve
 from kvmodel.study.problems import problems_of
-from kvmodel.study.resolve import UnknownPathError, locate, with_path
+from kvmodel.study.resolve import UnknownPathError, apply_overrides, locate, with_path
 from kvmodel.study.sampling import drawn
 from kvmodel.study.source import dotted
 from kvmodel.system.case import Case
@@ -96,9 +96,6 @@ def _cases(study: LoadedStudy, choices: Mapping[str, list[Any]]) -> Iterator[tup
     if not choices:
         yield study.scenario, study.case_data
         return
-    from kvmodel.study.load import resolve
-    from kvmodel.study.resolve import apply_overrides
-
     for combination in itertools.product(*choices.values()):
         chosen = dict(zip(choices, combination, strict=True))
         label = ", ".join(f"{path.rsplit('.', 1)[-1]}={value}" for path, value in chosen.items())

@@ -7,11 +7,9 @@ from kvmodel.analyses.plan import tiers_of
 from kvmodel.analyses.retention_curves import curves
 from kvmodel.analyses.serving import load_of
 from kvmodel.analyses.traffic import traffic_of
-from kvmodel.results.table import Axis, Row, Table
-from kvmodel.study.expand import expand
+from kvmodel.results.table import Row, Table
 from kvmodel.study.load import LoadedStudy
-from kvmodel.system.case import Case
-from kvmodel.version import __version__
+from kvmodel.study.stated_values import about, stated_cases, table_of
 
 
 def retention_table(study: LoadedStudy) -> Table:
@@ -21,15 +19,9 @@ def retention_table(study: LoadedStudy) -> Table:
     """
     rows: list[Row] = []
     drawn: dict[str, Table] = {}
-    for name, data in expand(study, draws=0).cases.items():
-        case = Case.model_validate(data)
-        capacity.require_room(case)
+    for name, case in stated_cases(study):
         load = load_of(case, tiers_of(case, "all_tiers"), traffic_of(case, capacity.granularity(case)))
         answers = [*retention.evaluate(case, load), *value.evaluate(case, load)]
         rows += [Row(case=name, **vars(answer)) for answer in answers]
-        drawn = drawn or {
-            key: Table(tuple(Row(**vars(a)) for a in curve.answers), (Axis(curve.axis, curve.values, curve.unit),))
-            for key, curve in curves(case, load).items()
-        }
-    about = {"name": study.name, "version": __version__, "scenario": study.scenario}
-    return Table(tuple(rows), (), about, drawn)
+        drawn = drawn or {key: table_of(curve) for key, curve in curves(case, load).items()}
+    return Table(tuple(rows), (), about(study), drawn)

@@ -18,6 +18,8 @@ class Nvme(StorageTier):
         "survives_power_loss": True,
     }
 
+    capacity: Annotated[Any, Quantity("B", gt=0, le=1e21)] | None = None
+    """Bytes one drive offers to KV."""
     rated_writes: Bytes | None = None
     """Bytes one drive is rated to take over its life (TBW), for the vendor's random pattern."""
     rated_writes_sequential: Bytes | None = None
