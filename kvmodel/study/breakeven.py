@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvmodel.analyses import breakeven, breakeven_at_rate, breakeven_curves, handoff, streamed_decode
-from kvmodel.analyses.capacity import granularity
+from kvmodel.analyses.capacity import granularity, require_room
 from kvmodel.analyses.traffic import traffic_of, typical_turn
 from kvmodel.results.table import Row, Table
 from kvmodel.study.load import LoadedStudy
@@ -36,6 +36,7 @@ def breakeven_table(study: LoadedStudy, question: breakeven.Question | None = No
 
 def typical_question(case: Case) -> breakeven.Question:
     """The mean returning turn, over all populations: its context with shared prefix, and the tokens it adds."""
+    require_room(case)
     prefix, suffix = typical_turn(traffic_of(case, granularity(case)))
     limit = None if case.slo is None else case.slo.ttft.limit
     return breakeven.Question(float(prefix), float(suffix), deadline=limit)
