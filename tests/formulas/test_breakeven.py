@@ -284,7 +284,7 @@ def test_no_partial_prefix_beats_all_or_nothing(terms, tokens, share):
     law = {k: terms[k] for k in ("constant", "linear", "attention")}
     partial = held * np.linspace(0.01, 1, 50)
     times = terms["fixed"] + terms["per_token"] * partial + prefill.prefill_seconds(tokens, partial, **law)
-    assert best <= times.min() + 1e-9 * best
+    assert best <= times.min() + 1e-9 * times.max()  # rounding of the parts that cancel
     assert best <= prefill.prefill_seconds(tokens, 0, **law) * (1 + 1e-12)
 
 
