@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# Shared machines are slow at random: no deadlines, and the same examples on every run of CI.
-settings.register_profile("local", deadline=None, max_examples=40)
-settings.register_profile("ci", deadline=None, max_examples=40, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+# Shared machines are slow at random: no deadlines, and the same examples on every run. Look for others with
+# `--hypothesis-profile=explore`.
+settings.register_profile("same_examples", deadline=None, max_examples=40, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=200)
+settings.load_profile("same_examples")
 
 ROOT = Path(__file__).resolve().parents[1]
 
