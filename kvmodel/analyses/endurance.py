@@ -90,6 +90,44 @@ def wear_of(case: Case, load: Load, tier: str, target_lifetime: Any = None) -> W
     )
 
 
+def wear_answers(wear: Wear, tier: str) -> Iterator[Answer]:
+    """What a plan and the report on endurance both tell of a wearing tier."""
+    yield Answer("endurance.write_rate", wear.write_rate, "B/s", "host bytes written per second, all drives", tier=tier)
+    yield Answer(
+        "endurance.daily_writes", wear.write_rate * DAY, "B", "host bytes written per day, all drives", tier=tier
+    )
+    yield Answer(
+        "endurance.drive_writes_per_day",
+        wear.drive_writes_per_day,
+        "",
+        "host bytes written per day over capacity",
+        tier=tier,
+    )
+    yield Answer(
+        "endurance.amplification",
+        wear.amplification,
+        "",
+        "flash bytes per host byte of these writes",
+        tier=tier,
+        flags=wear.flags,
+    )
+    yield Answer(
+        "endurance.rated_amplification",
+        wear.rated_amplification,
+        "",
+        "amplification inside the drive's rating",
+        tier=tier,
+    )
+    yield Answer("endurance.lifetime", wear.lifetime, "s", "time until the rated wear is used up", tier=tier)
+    yield Answer(
+        "endurance.write_budget",
+        wear.budget,
+        "B/s",
+        "host bytes per second, all drives, that reach the target lifetime",
+        tier=tier,
+    )
+
+
 def evaluate(case: Case, load: Load, target_lifetime: Any = None) -> list[Answer]:
     """Everything about every wearing tier in use."""
     return [
@@ -104,16 +142,9 @@ def _answers(case: Case, load: Load, tier: str, target: Any) -> Iterator[Answer]
     wear, record = wear_of(case, load, tier, target), wearing_tiers(case)[tier]
     stated = under_rule(case.policy.admission, load.traffic)
     written = flows(case, load, tier, stated, stated)
+    yield from wear_answers(wear, tier)
     yield from _flow(case, load, tier, wear, written)
     yield from _device(case, load, tier, wear, written)
-    yield Answer("endurance.lifetime", wear.lifetime, "s", "time until the rated wear is used up", tier=tier)
-    yield Answer(
-        "endurance.write_budget",
-        wear.budget,
-        "B/s",
-        "host bytes per second, all drives, that reach the target lifetime",
-        tier=tier,
-    )
     yield Answer("endurance.budget_used", wear.write_rate / wear.budget, "", "writes over that budget", tier=tier)
     yield Answer(
         "endurance.drives_needed",
@@ -141,7 +172,6 @@ def _flow(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[str, A
     factor = max(np.max(f) for f in rate_levels(case)[1])
     busy = {name: flow * (factor if _varies(case, load, name) else 1.0) for name, flow in written.items()}
     peak = host_bytes(case, load, tier, busy)
-    flags: tuple[str, ...] = ()
     if record.write_bandwidth is not None:
         used = peak / (np.asarray(record.write_bandwidth, float) * record.count)
         worst = float(np.max(used))
@@ -154,33 +184,16 @@ def _flow(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[str, A
             "",
             "writes over the drives' write bandwidth, at the busiest time of the day",
             tier=tier,
+            flags=flags,
         )
     yield Answer(
         "endurance.write_rate_peak", peak, "B/s", "host bytes per second at the busiest time of the day", tier=tier
-    )
-    yield Answer(
-        "endurance.write_rate",
-        wear.write_rate,
-        "B/s",
-        "host bytes written per second, all drives",
-        tier=tier,
-        flags=flags,
-    )
-    yield Answer(
-        "endurance.daily_writes", wear.write_rate * DAY, "B", "host bytes written per day, all drives", tier=tier
     )
     yield Answer(
         "endurance.daily_writes_p99",
         _busy_day(case, load, tier, wear, written),
         "B",
         "host bytes of one day in a hundred: as many sessions start as chance brings, of chance sizes",
-        tier=tier,
-    )
-    yield Answer(
-        "endurance.drive_writes_per_day",
-        wear.drive_writes_per_day,
-        "",
-        "host bytes written per day over capacity",
         tier=tier,
     )
     yield Answer(
@@ -222,21 +235,6 @@ def _busy_day(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[st
 
 
 def _device(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[str, Any]) -> Iterator[Answer]:
-    yield Answer(
-        "endurance.amplification",
-        wear.amplification,
-        "",
-        "flash bytes per host byte of these writes",
-        tier=tier,
-        flags=wear.flags,
-    )
-    yield Answer(
-        "endurance.rated_amplification",
-        wear.rated_amplification,
-        "",
-        "amplification inside the drive's rating",
-        tier=tier,
-    )
     for name, (value, said) in placements(case, load, tier, written).items():
         yield Answer(f"endurance.amplification_{name}", value, "", said, tier=tier)
 

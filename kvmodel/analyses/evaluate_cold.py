@@ -25,7 +25,7 @@ from kvmodel.units import parse
 STEP_TOKENS = 8192  # token budget of an engine step: the default of vLLM on large GPUs
 PRODUCT_SHARE = {"bf16": 0.75, "fp8": 0.6, "fp4": 0.45}  # of peak in large matrix products; assumed
 ATTENTION_SHARE = 0.5  # of the bf16 peak, in which attention runs whatever the weights are in; assumed
-MEMORY_SHARE = 0.8  # of the peak memory bandwidth (theory.md section 6)
+MEMORY_SHARE = 0.8  # of the peak memory bandwidth; assumed
 CONSTANT = 0.02  # launch, scheduling and sampling of a prefill [s]; assumed
 LOW = {"constant": 0.005, "slower": 0.9}  # ends of the interval: constant [s], and factor on all else; assumed
 HIGH = {"constant": 0.08, "slower": 1.6}

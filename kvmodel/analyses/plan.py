@@ -11,18 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from kvmodel.analyses import capacity, cost, endurance, goodput, retention, reuse_detail, timing
+from kvmodel.analyses import capacity, cost, endurance, goodput, retention, reuse_chain, reuse_detail, timing
 from kvmodel.analyses.answer import Answer
 from kvmodel.analyses.serving import Load, load_of
 from kvmodel.analyses.traffic import Traffic, traffic_of, typical_turn
 from kvmodel.formulas.breakeven import break_even_bandwidth
 from kvmodel.formulas.cost import cost_per_qualified_session
-from kvmodel.formulas.reuse import STATED_ERROR
 from kvmodel.system.case import Case
-from kvmodel.units import DAY
 
 ARMS = ("no_reuse", "local_reuse", "all_tiers")
-CLOSED_FORM = f"closed form, within {STATED_ERROR} of simulation for stationary Poisson sessions"
 
 
 def tiers_of(case: Case, arm: str) -> tuple[str, ...]:
@@ -45,7 +42,7 @@ def evaluate(case: Case, arms: Sequence[str] = ARMS, target_lifetime: Any = None
         answer
         for arm in arms
         for answer in (
-            *_chain(case, arm, loads[arm]),
+            *reuse_chain.chain(case, loads[arm], arm),
             *reuse_detail.hit_ratios(case, loads[arm], arm),
             *_service(case, arm, loads[arm]),
         )
@@ -197,90 +194,6 @@ def _beyond_the_model(case: Case, t: Traffic) -> tuple[str, ...]:
     )
 
 
-def _chain(case: Case, arm: str, load: Load) -> Iterator[Answer]:
-    """Ceiling, resident, timely: in tokens per second and as shares of all prompt tokens; parts sum to totals."""
-    prompt = load.prompt_rate
-    ceiling = sum(load.opportunity.values())
-    resident = sum(load.resident.values())
-    timely = sum(load.timely.values())
-    yield Answer(
-        "reuse.prompt_rate", prompt, "token/s", "prompt tokens per second, the denominator of the shares", arm=arm
-    )
-    yield Answer(
-        "reuse.ceiling",
-        ceiling / prompt,
-        "",
-        "share of prompt tokens computed before by someone who may share them (any capacity, any speed)",
-        arm=arm,
-    )
-    yield Answer(
-        "reuse.resident",
-        resident.sum(axis=0) / prompt,
-        "",
-        "share of prompt tokens found in some tier",
-        arm=arm,
-        flags=((CLOSED_FORM,) if load.tiers else ()) + reuse_detail.reuse_flags(case, load) + _crowded(load),
-    )
-    yield Answer(
-        "reuse.timely",
-        timely.sum(axis=0) / prompt,
-        "",
-        "effective reuse: share of prompt tokens found, consumable in time, sooner than recomputed",
-        arm=arm,
-    )
-    yield Answer(
-        "reuse.saved_prefill",
-        load.saved_seconds.sum(axis=0),
-        "",
-        "prefill seconds saved per second, all instances",
-        arm=arm,
-    )
-    for k, tier in enumerate(load.tiers):
-        yield Answer(
-            "reuse.resident", resident[k] / prompt, "", "part of the share found in this tier", arm=arm, tier=tier
-        )
-        yield Answer(
-            "reuse.timely", timely[k] / prompt, "", "part of effective reuse from this tier", arm=arm, tier=tier
-        )
-        yield Answer(
-            "reuse.saved_prefill",
-            load.saved_seconds[k],
-            "",
-            "prefill seconds saved per second by this tier's timely hits",
-            arm=arm,
-            tier=tier,
-        )
-    for name, offered in load.opportunity.items():
-        some = np.maximum(offered, 1e-300)
-        yield Answer(
-            "reuse.ceiling", offered / prompt, "", "part of the ceiling from this population", arm=arm, population=name
-        )
-        yield Answer(
-            "reuse.resident",
-            load.resident[name].sum(axis=0) / prompt,
-            "",
-            "part of the resident share from this population",
-            arm=arm,
-            population=name,
-        )
-        yield Answer(
-            "reuse.timely",
-            load.timely[name].sum(axis=0) / prompt,
-            "",
-            "part of effective reuse from this population",
-            arm=arm,
-            population=name,
-        )
-        yield Answer(
-            "reuse.kept",
-            load.resident[name].sum(axis=0) / some,
-            "",
-            "share of this population's own reusable tokens that is resident",
-            arm=arm,
-            population=name,
-        )
-
-
 def _service(case: Case, arm: str, load: Load) -> Iterator[Answer]:
     yield Answer(
         "latency.prefill_utilisation",
@@ -311,14 +224,6 @@ def _service(case: Case, arm: str, load: Load) -> Iterator[Answer]:
         "",
         "share of sessions all of whose turns keep all limits at the study's rate, turns independent",
         arm=arm,
-    )
-
-
-def _crowded(load: Load) -> tuple[str, ...]:
-    if not load.tiers or np.all(load.room):
-        return ()
-    return (
-        "overloaded: the contexts being generated do not fit the KV pool, which leaves no room for paused ones in it",
     )
 
 
@@ -397,43 +302,7 @@ def _endurance(case: Case, load: Load, target_lifetime: Any) -> Iterator[Answer]
     for tier in endurance.wearing_tiers(case):
         if tier not in load.tiers:
             continue
-        wear = endurance.wear_of(case, load, tier, target_lifetime)
-        yield Answer(
-            "endurance.write_rate", wear.write_rate, "B/s", "host bytes written per second, all drives", tier=tier
-        )
-        yield Answer(
-            "endurance.daily_writes", wear.write_rate * DAY, "B", "host bytes written per day, all drives", tier=tier
-        )
-        yield Answer(
-            "endurance.drive_writes_per_day",
-            wear.drive_writes_per_day,
-            "",
-            "host bytes written per day over capacity",
-            tier=tier,
-        )
-        yield Answer(
-            "endurance.amplification",
-            wear.amplification,
-            "",
-            "flash bytes per host byte of these writes",
-            tier=tier,
-            flags=wear.flags,
-        )
-        yield Answer(
-            "endurance.rated_amplification",
-            wear.rated_amplification,
-            "",
-            "amplification inside the drive's rating",
-            tier=tier,
-        )
-        yield Answer("endurance.lifetime", wear.lifetime, "s", "time until the rated wear is used up", tier=tier)
-        yield Answer(
-            "endurance.write_budget",
-            wear.budget,
-            "B/s",
-            "host bytes per second, all drives, that reach the target lifetime",
-            tier=tier,
-        )
+        yield from endurance.wear_answers(endurance.wear_of(case, load, tier, target_lifetime), tier)
 
 
 def _goodput(best: Mapping[str, goodput.Goodput]) -> Iterator[Answer]:

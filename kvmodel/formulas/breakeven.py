@@ -69,7 +69,7 @@ def break_even_bandwidth(nbytes: ArrayLike, *, saved: ArrayLike, fixed: ArrayLik
 
     nbytes [bytes]; saved: prefill time a hit saves [s]; fixed: latency, look-up, queue of the fetch [s].
     inf when the fixed part alone is as long as the recompute; 0 when there is nothing to move.
-    Source: theory.md section 6 (B* = S / (t_rec - lat)).
+    Source: fixed + bytes / B = saved solved for B, derived here.
     """
     size, slack = np.asarray(nbytes, float), np.asarray(saved, float) - fixed
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -92,8 +92,8 @@ def break_even_utilisation(*, fetch: ArrayLike, service: ArrayLike, saved: Array
 
     fetch: unloaded fetch time [s]; service: time one fetch occupies the link [s]; saved: recompute avoided
     [s]; scv: squared coefficient of variation of the service (0: M/D/1) [1]. 0 when an idle link loses
-    already; tends to 1 as the slack grows. Source: theory.md section 6 (M/D/1); the scv by
-    Pollaczek-Khinchine, derived here.
+    already; tends to 1 as the slack grows. Source: the Pollaczek-Khinchine mean wait
+    (Kleinrock, Queueing Systems I, 1975, section 5.6) set equal to saved - fetch, derived here.
     """
     slack = 2.0 * np.maximum(np.asarray(saved, float) - fetch, 0.0)
     occupied = (1.0 + np.asarray(scv, float)) * service

@@ -59,8 +59,8 @@ def step_seconds(
     state_bytes: window and recurrent state per sequence [bytes]; bandwidth: effective HBM, all ranks, about
     0.8 of peak [B/s]; active_parameters P [parameters]; flops: effective, all ranks, about 0.5-0.6 of peak
     [FLOP/s]; attention_width: as in prefill, 0 to leave attention out [elements]; launch_floor: shortest step
-    the engine does [s]. At B = 0 the weights are still read. Grows linearly with B at last. Source: theory.md
-    section 6. A roofline is optimistic by some 20 % in practice.
+    the engine does [s]. At B = 0 the weights are still read. Grows linearly with B at last. Source: the
+    roofline of Williams, Waterman and Patterson, CACM 52(4), 2009. Optimistic by some 20 % in practice.
     """
     bounds = _bounds(
         np.asarray(context_tokens, float),

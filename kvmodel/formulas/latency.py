@@ -112,7 +112,7 @@ def mixture_exceedance(
     limit x [s]; weights w_k [0-1] and service_seconds s_k [s] carry one leading axis, one entry per class;
     utilisation rho [0-1]; mean_wait Wq [s]. rho = 0 leaves the classes slower than the limit; an infinite
     wait gives 1. Valid where `queueing.tail_valid` is; service and wait are independent under FCFS. Source:
-    theory.md sections 4, 6.
+    the tail of `queueing.tail_exceedance` mixed over the classes, derived here.
     """
     left = np.asarray(limit, float) - np.asarray(service_seconds, float)
     return np.sum(weights * tail_exceedance(left, utilisation=utilisation, mean_wait=mean_wait), axis=0)

@@ -81,7 +81,7 @@ def linear_seconds_per_token(active_parameters: ArrayLike, flops: ArrayLike, eff
     active_parameters: parameters used by one token, all ranks together [parameters]; flops: peak of the
     tensor-parallel group [FLOP/s]; efficiency: share of the peak reached (MFU) [0-1].
     Zero efficiency or peak gives inf. Valid when the batch is compute bound (some hundred tokens and more).
-    Source: theory.md section 6.
+    Source: two FLOP per parameter and token, Kaplan et al., arXiv 2001.08361, section 2.1.
     """
     with np.errstate(divide="ignore"):
         return FLOPS_PER_PARAMETER * np.asarray(active_parameters, float) / (np.asarray(flops, float) * efficiency)
@@ -93,7 +93,7 @@ def attention_seconds_per_token_squared(attention_width: ArrayLike, flops: Array
     attention_width: sum over the full-attention layers of heads * (qk dimension + v dimension) [elements].
     The factor: a full score matrix costs 2 n^2 heads qk for Q K^T and 2 n^2 heads v for the weighted sum; the
     causal half leaves n^2 heads (qk + v). With qk = v = head_dim and d = heads * head_dim this is 2 n^2 d per
-    layer, as in theory.md section 6; a non-causal count (some papers) is twice this. flops [FLOP/s],
+    layer; a non-causal count (some papers) is twice this. flops [FLOP/s],
     efficiency [0-1]. Zero efficiency gives inf; zero width (no full-attention layer) gives 0.
     """
     with np.errstate(divide="ignore"):
@@ -106,7 +106,7 @@ def prefill_flops(
     """Work of a prefill: 2 P (n - p) + width (n^2 - p^2) [FLOP].
 
     Arguments as above: tokens, cached_tokens [tokens]; active_parameters [parameters]; attention_width
-    [elements]. Source: theory.md section 6; embeddings are counted in P by convention.
+    [elements]. Source: the two rooflines above, summed; embeddings are counted in P by convention.
     """
     return prefill_seconds(
         tokens,

@@ -130,7 +130,7 @@ def pipelined_seconds(
     the slowest hop carries all bytes, every other one adds one chunk. chunk >= bytes is store and forward;
     chunk -> 0 leaves bytes / min B. nbytes, chunk_bytes [bytes] have no hop axis; latency [s] and bandwidth
     [B/s] carry one leading axis. Exact for equal chunks and constant rates; no bytes cost the latencies.
-    Source: theory.md section 4.
+    Source: the pipeline of equal chunks, derived here.
     """
     first = np.minimum(chunk_bytes, np.asarray(nbytes, float))
     slowest = np.min(np.asarray(bandwidth, float), axis=0)
@@ -189,7 +189,7 @@ def compressed_bandwidth(
 def queue_depth(*, bandwidth: ArrayLike, latency: ArrayLike, operation_bytes: ArrayLike) -> NDArray:
     """Operations that must be in flight to reach a bandwidth: bandwidth * latency / operation size [1].
 
-    bandwidth [B/s], latency of one operation [s], operation_bytes [bytes]. Little's law; theory.md section 7.
+    bandwidth [B/s], latency of one operation [s], operation_bytes [bytes]. Source: Little's law (1961).
     """
     return np.asarray(bandwidth, float) * latency / operation_bytes
 

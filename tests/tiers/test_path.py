@@ -35,7 +35,7 @@ def test_hops_in_turn_add_up():
 
 
 def test_every_other_hop_adds_one_piece():
-    """1 GB pieces: 1/100 + 1/40 s beside the slowest hop (theory.md section 4)."""
+    """1 GB pieces: 1/100 + 1/40 s beside the slowest hop, by hand."""
     found = terms(tiers__dram__path=TWO, tiers__dram__largest_transfer=1e9)
     assert found.fixed == pytest.approx(3e-3 + 1 / 100 + 1 / 40)
 
