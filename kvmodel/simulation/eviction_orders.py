@@ -18,14 +18,16 @@ __all__ = ["ORDERS", "Clairvoyant", "Fifo", "Lru", "Order", "RandomVictim", "Use
 class Use(NamedTuple):
     """What a rule may know of a use.
 
-    group  which kind of entry: the stream's index for a context, `streams` + index for a head
-    time   now                                                                                      [s]
-    next   time of the next use, infinite if there is none; only clairvoyance may look              [s]
+    group     which kind of entry: the stream's index for a context, `streams` + index for a head
+    time      now                                                                                   [s]
+    next      time of the next use, infinite if there is none; only clairvoyance may look           [s]
+    deadline  when retention ends                                                                   [s]
     """
 
     group: int
     time: float
     next: float
+    deadline: float = float("inf")
 
 
 class Order(Protocol):

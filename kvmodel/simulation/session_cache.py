@@ -23,6 +23,7 @@ __all__ = [
     "HitRatio",
     "RandomBursts",
     "RateCurve",
+    "Rates",
     "TurnLog",
     "hit_ratio",
     "ratio_of_sums",
@@ -107,6 +108,9 @@ class RandomBursts:
         return RateCurve(float(length.sum()), length / length.sum(), level).times(rate, horizon, rng)
 
 
+Rates = RateCurve | RandomBursts
+
+
 class _Stack:
     """Tokens above a position of an LRU stack: a Fenwick tree over touch numbers."""
 
@@ -132,9 +136,7 @@ class _Stack:
         return self.total - below
 
 
-def _sampled_turns(
-    stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve | RandomBursts
-) -> tuple[Array, ...]:
+def _sampled_turns(stream: SessionStream, horizon: float, rng: np.random.Generator, rates: Rates) -> tuple[Array, ...]:
     """All turns of the sessions that arrive before the horizon: session, time, context after the turn,
     variant."""
     arrivals, length = _chains(stream, horizon, rng, rates)
@@ -155,9 +157,7 @@ def _sampled_turns(
     return session, time, context, _sampled_variants(stream, sessions, rng)
 
 
-def _chains(
-    stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve | RandomBursts
-) -> tuple[Array, int]:
+def _chains(stream: SessionStream, horizon: float, rng: np.random.Generator, rates: Rates) -> tuple[Array, int]:
     """Start of each independent chain of sessions and sessions in each: one for a Poisson arrival, enough to
     fill the horizon for an agent."""
     if stream.agents is None:
@@ -187,7 +187,7 @@ def simulate_sessions(
     seed: int,
     touch: Touch = "reverse",
     warm_up: float = 0.2,
-    rates: RateCurve | RandomBursts | None = None,
+    rates: Rates | None = None,
     second_use: bool = False,
 ) -> TurnLog:
     """Run the streams for `horizon` seconds and log every turn after the first `warm_up` share of it.
@@ -204,14 +204,15 @@ def sampled_events(
     streams: Sequence[SessionStream],
     horizon: float,
     rng: np.random.Generator,
-    rates: RateCurve | RandomBursts | None = None,
+    rates: Rates | Sequence[Rates | None] | None = None,
 ) -> Array:
     """All turns before the horizon in time order; rows are time, stream, session, context after the turn,
-    head (-1)."""
+    head (-1). rates: of all streams, or of each."""
     heads = {id(s.prefix): n for n, s in enumerate(streams) if s.prefix is not None}
-    parts, rates = [], rates or RateCurve(horizon, (1.0,), (1.0,))
-    for index, stream in enumerate(streams):
-        session, time, size, variant = _sampled_turns(stream, horizon, rng, rates)
+    parts, each = [], rates if isinstance(rates, Sequence) else [rates] * len(streams)
+    for index, (stream, rate) in enumerate(zip(streams, each, strict=True)):
+        steady = RateCurve(horizon, (1.0,), (1.0,))
+        session, time, size, variant = _sampled_turns(stream, horizon, rng, rate or steady)
         key = session * len(streams) + index
         head = np.where(variant < 0, -1, variant * len(streams) + heads.get(id(stream.prefix), 0))[session]
         parts.append(np.array([time, np.full(len(time), index), key, size, head])[:, time < horizon])

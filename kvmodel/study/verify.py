@@ -1,56 +1,153 @@
-"""The residency of a case against the event simulation of its sessions: the closed form beside its referee."""
+"""A case against the event simulation of its sessions, tiers and GPUs: the closed forms beside their referee."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from kvmodel.analyses.answer import Answer
-from kvmodel.analyses.capacity import granularity
-from kvmodel.analyses.reuse import TOUCH, hit_shares, pinned_tokens, stacks_of, streams_of
-from kvmodel.analyses.serving import load_of
+from kvmodel.analyses.capacity import fixed_tokens, granularity
+from kvmodel.analyses.reuse import TOUCH, stacks_of, streams_of
+from kvmodel.analyses.serving import Load, load_of
+from kvmodel.analyses.timing import fetch_terms, prefill_terms
 from kvmodel.analyses.traffic import Traffic, traffic_of
+from kvmodel.simulation.eviction_orders import Clairvoyant, Fifo, Lru, Order, RandomVictim
+from kvmodel.simulation.serving import Path, Prefill
 from kvmodel.simulation.session_cache import RateCurve
-from kvmodel.simulation.verification import verification
+from kvmodel.simulation.tier_chain import Admitted, ChainTier
+from kvmodel.simulation.verification import Plant, Seen, simulated
 from kvmodel.system.case import Case
 from kvmodel.workloads.day import levels
 
+# eviction rule -> its simulation; a rule that is not here is told by name
+SIMULATED: dict[str, Callable[[], Order]] = {
+    "lru": Lru,
+    "fifo": Fifo,
+    "random": RandomVictim,
+    "ideal": Clairvoyant,
+}
+
 
 def verified(case: Case, tiers: Sequence[str], arm: str, turns: int = 200_000, seed: int = 1) -> Iterator[Answer]:
-    """Share of a population's own context, and of its shared prefix, found down to each tier: closed form and, with its
-    standard error, simulation. The case's numbers must be single ones. LRU only.
+    """Closed form and, with its standard error, simulation of an arm: shares of contexts and shared prefixes found down
+    to each tier, resident and timely reuse, time to first token, GPU time. The case's numbers must be single ones.
     """
+    if case.policy.eviction not in SIMULATED:
+        flag = f"not verified: there is no simulation of the eviction rule {case.policy.eviction}"
+        yield Answer("verify.simulated", np.nan, "", "simulation of this arm", arm=arm, flags=(flag,))
+        return
     traffic = traffic_of(case, granularity(case))
     load = load_of(case, tiers, traffic)
-    pinned = sum(pinned_tokens(case, traffic).values())
-    for tier, (_, share, capacity) in zip(tiers, stacks_of(case, tiers, load.active_tokens), strict=True):
-        closed = hit_shares(case, traffic, share, capacity)
-        private, prefix = (np.array([[float(closed[t.name][k])] for t in traffic]) for k in (0, 1))
-        found = verification(
-            streams_of(case, traffic, share),
-            np.array([max(float(capacity) - float(pinned), 0.0)]),
-            private,
-            prefix,
-            TOUCH[case.policy.touch],
-            turns,
-            seed,
-            _rate_curve(traffic),
+    plant = plant_of(case, tiers, traffic, float(load.active_tokens))
+    seen = simulated(plant, turns, seed)
+    for told in (*_found(load, seen), *_served(load, seen)):
+        yield from (replace(answer, arm=arm) for answer in told)
+
+
+def _side_by_side(
+    closed: float, seen: tuple[float, float], definition: str, unit: str = "", **where: str
+) -> list[Answer]:
+    parts = zip(("closed_form", "simulated", "standard_error"), (closed, *seen), strict=True)
+    return [
+        Answer(
+            f"verify.{name}",
+            float(value),
+            unit,
+            f"{definition}, {name.replace('_', ' ')}",
+            **where,
         )
-        for i, t in enumerate(traffic):
-            for what, parts in (("own context", found[:3]), (f"shared prefix {t.prefix_name}", found[3:6])):
-                if np.isfinite(parts[0][i, 0]):
-                    for name, part in zip(("closed_form", "simulated", "standard_error"), parts, strict=True):
-                        definition = f"share of the {what} found down to this tier, {name.replace('_', ' ')}"
-                        yield Answer(
-                            f"verify.{name}", float(part[i, 0]), "", definition, arm=arm, population=t.name, tier=tier
-                        )
+        for name, value in parts
+    ]
 
 
-def _rate_curve(traffic: Sequence[Traffic]) -> RateCurve | None:
-    """The rates all populations follow; None where they are steady."""
-    some = next((t.sessions for t in traffic if t.sessions.day), None)
-    if some is None:
+def _found(load: Load, seen: Seen) -> Iterator[list[Answer]]:
+    """Down to each tier, of every population that has something to find."""
+    for i, t in enumerate(load.traffic):
+        for what, closed, found in (
+            ("own context", load.residency.private[t.name], seen.private[i]),
+            (f"shared prefix {t.prefix_name}", load.residency.prefix[t.name], seen.prefix[i]),
+        ):
+            for tier, share, mean, error in zip(load.tiers, np.cumsum(closed, axis=0), *found, strict=True):
+                if np.isfinite(mean):
+                    definition = f"share of the {what} found down to this tier"
+                    yield _side_by_side(share, (mean, error), definition, population=t.name, tier=tier)
+
+
+def _served(load: Load, seen: Seen) -> Iterator[list[Answer]]:
+    if load.tiers:
+        for what, closed, found in (
+            ("found in some tier", load.resident, seen.resident),
+            ("found and used in time", load.timely, seen.timely),
+        ):
+            share = float(np.sum(sum(closed.values()), axis=0) / load.prompt_rate)
+            yield _side_by_side(share, found, f"share of prompt tokens {what}")
+    utilisation = float(load.prefill_utilisation)
+    yield _side_by_side(utilisation, seen.utilisation, "share of an instance's time spent on prefill")
+    overloaded = utilisation >= 1.0 or seen.utilisation[0] >= 1.0  # the longer the run, the longer the wait
+    waiting = (np.inf, np.nan) if overloaded else seen.first_token
+    yield _side_by_side(float(load.ttft_mean), waiting, "mean time to first token", "s")
+
+
+def plant_of(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic], active_tokens: float) -> Plant:
+    """The case as the simulation takes it, pinned prefixes among the streams."""
+    rule, extra = case.policy.admission, float(fixed_tokens(case))
+    free = case.changed(policy=case.policy.model_copy(update={"pinned": ()}))
+    streams = [
+        replace(stream, first=t.sessions.first_tokens, step=t.sessions.new_tokens)
+        for stream, t in zip(streams_of(free, traffic), traffic, strict=True)
+    ]
+    pinned = {
+        id(s.prefix): s.prefix for s, t in zip(streams, traffic, strict=True) if t.prefix_name in case.policy.pinned
+    }
+    prefill = prefill_terms(case)
+    uses = max(int(rule.uses), 2 if rule.second_use else 1)
+    wearing = Admitted(uses, float(rule.minimum_tokens), float(rule.probability), blocks=True)
+    return Plant(
+        streams=streams,
+        outputs=[t.sessions.output_tokens for t in traffic],
+        extra=extra,
+        granularity=float(granularity(case)),
+        rates=[_rate_curve(t) for t in traffic],
+        tiers=[
+            ChainTier(float(own), not _one_each(case, tier), wearing if _wears(case, tier) else Admitted())
+            for tier, (own, *_) in zip(tiers, stacks_of(case, tiers, active_tokens), strict=True)
+        ],
+        paths=[_path(case, tier) for tier in tiers],
+        order=SIMULATED[case.policy.eviction],
+        touch=TOUCH[case.policy.touch],
+        chain=case.policy.chain,
+        instances=int(case.deployment.instances),
+        pinned=tuple(pinned.values()),
+        prefill=Prefill(float(prefill.constant), float(prefill.linear), float(prefill.attention)),
+        limit=np.inf if case.slo is None else float(case.slo.ttft.limit),
+    )
+
+
+def _one_each(case: Case, tier: str) -> bool:
+    return tier not in case.storage_tiers or case.tiers[tier].scope == "instance"
+
+
+def _wears(case: Case, tier: str) -> bool:
+    return tier in case.storage_tiers and case.tiers[tier].kind == "nvme"
+
+
+def _path(case: Case, tier: str) -> Path:
+    """Seconds of a fetch from the tier. Tiers without a path of their own share the GPUs' host link."""
+    if tier not in case.storage_tiers:
+        return Path()
+    terms = fetch_terms(case, tier)
+    devices = terms.device_bandwidth / (case.deployment.instances if _one_each(case, tier) else 1.0)
+    busy = [(terms.fixed_bytes / rate, terms.bytes_per_token / rate) for rate in (devices, terms.link_bandwidth)]
+    numbers = (terms.fixed, terms.per_token, terms.hidden, *busy[0], *busy[1])
+    link = tier if case.tiers[tier].path else "host link"
+    return Path(*(float(number) for number in numbers), shared=not _one_each(case, tier), link=link)
+
+
+def _rate_curve(t: Traffic) -> RateCurve | None:
+    """The rates a population follows; None where they are steady."""
+    if not t.sessions.day:
         return None
-    shares, factors = levels(some.day)
-    return RateCurve(float(some.period), [float(s) for s in shares], [float(f) for f in factors])
+    shares, factors = levels(t.sessions.day)
+    return RateCurve(float(t.sessions.period), [float(s) for s in shares], [float(f) for f in factors])

@@ -13,8 +13,9 @@ from kvmodel.formulas.eviction import ideal_hit_tokens
 from kvmodel.formulas.laws import Constant, Exponential, FixedTurns, GeometricTurns, Lognormal, Mixture
 from kvmodel.formulas.reuse import SessionStream, SharedPrefix
 from kvmodel.simulation.eviction_orders import ORDERS, Clairvoyant, Fifo, Lru, RandomVictim, Use, ValueAware
-from kvmodel.simulation.policy_cache import Admitted, Cache, found_ratio, replayed, simulate_policy
+from kvmodel.simulation.policy_cache import found_ratio, replayed, simulate_policy
 from kvmodel.simulation.session_cache import RandomBursts, hit_ratio, sampled_events, simulate_sessions
+from kvmodel.simulation.tier_chain import Admitted, Cache
 
 HEADS = SharedPrefix.zipf(50.0, 5, 1.0)
 STREAMS = [
