@@ -22,7 +22,7 @@ def plan_command(
         bool, typer.Option("--check", help="Exit with 3 when a target is missed at half of the points or more.")
     ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Also simulate the sessions, to see the closed form's error.")
+        bool, typer.Option("--verify", help="Also simulate sessions, tiers and GPUs, to see the closed forms' error.")
     ] = False,
     quiet: options.Quiet = False,
     seed: Annotated[

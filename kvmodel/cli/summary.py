@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from kvmodel.results.shown import cases, cell, names, one
-from kvmodel.results.table import Table
+from kvmodel.results.table import Row, Table
 from kvmodel.results.verdict import verdicts
 
 
@@ -178,19 +180,29 @@ def _windows(rows: Table) -> list[str]:
 
 
 def _verified(rows: Table) -> list[str]:
-    told = rows.select(quantity="verify.closed_form").rows
-    body = []
-    for row in told:
-        pair = [
-            one
-            for quantity in ("verify.closed_form", "verify.simulated", "verify.standard_error")
-            for one in rows.select(quantity=quantity, population=row.population, tier=row.tier).rows
-            if one.definition.split(",")[0] == row.definition.split(",")[0]
+    lines = []
+    for arm in names(rows, "arm", "verify.closed_form"):
+        told = [rows.select(quantity=f"verify.{name}", arm=arm).rows for name in _VERIFIED]
+        body = [
+            [_verified_name(parts[0]), *(_verified_value(part) for part in parts)] for parts in zip(*told, strict=True)
         ]
-        what = row.definition.removeprefix("share of the ").split(" found")[0]
-        body.append([f"{row.tier}: {row.population}, {what}", *(f"{float(part.value):.4f}" for part in pair)])
-    title = "Closed form against an event simulation of the same sessions: share found down to each tier"
-    return [title, *grid(["tier", "closed form", "simulated", "standard error"], body)] if body else []
+        lines += ["", *grid([arm, *(name.replace("_", " ") for name in _VERIFIED)], body)]
+    title = "Closed forms against an event simulation of the same sessions, tiers and GPUs, at stated values"
+    return [title, *lines] if lines else []
+
+
+_VERIFIED = ("closed_form", "simulated", "standard_error")
+
+
+def _verified_name(row: Row) -> str:
+    what = row.definition.split(",")[0].removeprefix("share of the ")
+    return f"{row.population}: {what.replace('this tier', row.tier)}" if row.tier else what
+
+
+def _verified_value(row: Row) -> str:
+    if np.isnan(row.value):
+        return "–"
+    return f"{float(row.value):.4f}{' ' + row.unit if row.unit else ''}" if np.isfinite(row.value) else "∞"
 
 
 def _targets(rows: Table) -> list[str]:

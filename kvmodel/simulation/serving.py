@@ -6,12 +6,14 @@ on each path right now. A tier's devices serve all instances and a link one inst
 the instance's GPUs prefill what is left, first come first served. Fetching does not occupy the GPU, and decoding takes
 only what prefill leaves of it.
 
-The loop is not closed: the next turn of a session comes a pause after the turn came, whatever the turn took. Serving
-time is part of the pause, as in the closed forms, so a slow system does not slow its users down here.
+The loop is not closed: turns come at the times they were sampled, so serving time is part of the pauses, as in the
+closed forms, and a slow system does not slow its users down. But no turn comes before the one before it has its first
+token: it comes right then, and waits from then on.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,11 +67,10 @@ class Path(NamedTuple):
 @dataclass(frozen=True)
 class Served:
     """Per turn, shape (turns,): tokens used in time by the tier they come from (tiers, turns), seconds of fetching with
-    its wait, the wait alone, prefill left, and time to first token [s]."""
+    its wait, prefill left, and time to first token [s]."""
 
     timely: Array
     fetch: Array
-    wait: Array
     work: Array
     first_token: Array
 
@@ -82,12 +83,13 @@ def sampled_prompts(
     rng: np.random.Generator,
     rates: Rates | Sequence[Rates | None] | None = None,
 ) -> tuple[Array, Array]:
-    """Events as of `session_cache.sampled_events`, and prompt tokens of every turn, the head included.
+    """Events as of `session_cache.sampled_events`, running sessions included, and prompt tokens of every turn, those of
+    the head too.
 
     streams: `first` and `step` are prompt tokens. outputs: law of the tokens a turn of each stream generates, which
     stay in the context. extra: tokens of room a session takes beside (states, padding).
     """
-    events = sampled_events(streams, horizon, rng, rates)
+    events = sampled_events(streams, horizon, rng, rates, running=True)
     stream, key = events[1].astype(int), events[2]
     length = np.array([0.0 if s.prefix is None else float(s.prefix.tokens) for s in streams])
     generated = np.zeros(len(key))
@@ -117,6 +119,7 @@ def reusable_parts(found: Found, private: Array, granularity: float, extra: floa
 
 def served_turns(
     time: Array,
+    session: Array,
     instance: Array,
     prompt: Array,
     private: Array,
@@ -125,56 +128,78 @@ def served_turns(
     paths: Sequence[Path],
     limit: float = np.inf,
 ) -> Served:
-    """Serve the turns in time order. time [s], instance, prompt [tokens], shape (turns,); private, prefix: reusable
-    tokens by tier, (tiers, turns); one path per tier.
+    """Serve turns that come in this order. time [s], session, instance, prompt [tokens], shape (turns,); private,
+    prefix: reusable tokens by tier, (tiers, turns); one path per tier.
 
     limit: tokens whose fetch takes longer are not timely, whatever they save [s].
     """
-    whole = prefill.constant + prefill.linear * prompt + prefill.attention * prompt**2
-    tiers = range(len(paths))
-    device: dict[tuple[int, int], float] = defaultdict(float)  # when it is free, by tier and instance
-    link: dict[tuple[str, int], float] = defaultdict(float)
-    rows = []
-    for now, place, alone, own, head in zip(
-        *(column.tolist() for column in (time, instance, whole, private.T, prefix.T)), strict=True
-    ):
+    fetches = _Fetches(prefill, paths, prompt, private, prefix)
+    gpu: dict[int, float] = defaultdict(float)  # when it is free, by instance
+    before, after = (turn.tolist() for turn in _neighbours_in(session))
+    come, place = time.tolist(), instance.tolist()
+    fetch, work, first_token = ([0.0] * len(come) for _ in range(3))
+    taken: list[list[float]] = [[]] * len(come)
+    # what happens next: a turn comes, or its tokens are there and it waits for the GPU
+    agenda = [(come[i], i, False) for i in range(len(come)) if before[i] < 0]
+    heapq.heapify(agenda)
+    while agenda:
+        now, i, ready = heapq.heappop(agenda)
+        if not ready:
+            come[i] = now
+            fetch[i], work[i], taken[i] = fetches.chosen(i, now, place[i])
+            heapq.heappush(agenda, (now + fetch[i], i, True))
+        else:
+            gpu[place[i]] = end = max(gpu[place[i]], now) + work[i]
+            first_token[i] = end - come[i]
+            if after[i] >= 0:
+                heapq.heappush(agenda, (max(come[after[i]], end), after[i], False))
+    spent = np.array(fetch)
+    timely = np.where(spent <= limit, np.array(taken).reshape(len(come), len(paths)).T, 0.0)
+    return Served(timely, spent, np.array(work), np.array(first_token))
+
+
+class _Fetches:
+    """The queues of all paths, and what each turn takes from them."""
+
+    def __init__(self, prefill: Prefill, paths: Sequence[Path], prompt: Array, private: Array, prefix: Array):
+        self.prefill, self.paths = prefill, paths
+        self.whole = (prefill.constant + prefill.linear * prompt + prefill.attention * prompt**2).tolist()
+        self.private, self.prefix = private.T.tolist(), prefix.T.tolist()
+        self.device: dict[tuple[int, int], float] = defaultdict(float)  # when it is free, by tier and instance
+        self.link: dict[tuple[str, int], float] = defaultdict(float)
+
+    def chosen(self, i: int, now: float, place: int) -> tuple[float, float, list[float]]:
+        """Fetch time with its waits, prefill left [s], and tokens taken from each tier; the queues grow by them."""
+        whole, own, paths, tiers = self.whole[i], self.private[i], self.paths, range(len(self.paths))
         queues = [((k, -1 if path.shared else place), (path.link, place)) for k, path in enumerate(paths)]
-        waits = [max(device[d] - now, link[l] - now, 0.0) for d, l in queues]
-        spent, saved, taken = 0.0, 0.0, [0.0] * len(paths)
-        parts, cached = taken, 0.0
-        for more in (head, *([own[j] if j == k else 0.0 for j in tiers] for k in tiers)):
+        waits = [max(self.device[d] - now, self.link[l] - now, 0.0) for d, l in queues]
+        taken = parts = [0.0] * len(paths)
+        spent, saved, cached = 0.0, 0.0, 0.0
+        for more in (self.prefix[i], *([own[j] if j == k else 0.0 for j in tiers] for k in tiers)):
             if not any(more):
                 continue
             parts = [a + b for a, b in zip(parts, more, strict=True)]
             cached += sum(more)
-            saves = prefill.linear * cached + prefill.attention * cached**2
+            saves = self.prefill.linear * cached + self.prefill.attention * cached**2
             takes = sum(
-                path.fixed + wait + path.per_token * n - path.hidden * min(path.per_token * n, alone - saves)
+                path.fixed + wait + path.per_token * n - path.hidden * min(path.per_token * n, whole - saves)
                 for path, wait, n in zip(paths, waits, parts, strict=True)
                 if n and not path.free
             )
             if takes - saves < spent - saved:
                 spent, saved, taken = takes, saves, parts
-        waited = 0.0
-        for path, wait, (d, l), n in zip(paths, waits, queues, taken, strict=True):
+        for path, (d, l), n in zip(paths, queues, taken, strict=True):
             if n and not path.free:
-                waited += wait
-                device[d] = max(device[d], now) + path.device_fixed + path.device_per_token * n
-                link[l] = max(link[l], now) + path.link_fixed + path.link_per_token * n
-        rows.append((spent, waited, alone - saved, *(taken if spent <= limit else [0.0] * len(paths))))
-    fetch, wait, work, *timely = np.array(rows).reshape(len(rows), 3 + len(paths)).T
-    ends = np.empty(len(time))
-    for place in np.unique(instance):
-        here = instance == place
-        ends[here] = _first_come_first_served((time + fetch)[here], work[here])
-    return Served(np.array(timely).reshape(len(paths), len(time)), fetch, wait, work, ends - time)
+                self.device[d] = max(self.device[d], now) + path.device_fixed + path.device_per_token * n
+                self.link[l] = max(self.link[l], now) + path.link_fixed + path.link_per_token * n
+        return spent, whole - saved, taken
 
 
-def _first_come_first_served(ready: Array, work: Array) -> Array:
-    """When each job ends on one server: the largest, over the jobs that came before it, of when that one came plus all
-    work from there on (Lindley)."""
-    order = np.argsort(ready, kind="stable")
-    done = np.cumsum(work[order])
-    ends = np.empty(len(ready))
-    ends[order] = done + np.maximum.accumulate(ready[order] - done + work[order])
-    return ends
+def _neighbours_in(session: Array) -> tuple[Array, Array]:
+    """Turn of the same session before and after each, -1 without one."""
+    order = np.argsort(session, kind="stable")
+    earlier, later = order[:-1], order[1:]
+    same = session[earlier] == session[later]
+    before, after = np.full(len(session), -1), np.full(len(session), -1)
+    before[later[same]], after[earlier[same]] = earlier[same], later[same]
+    return before, after

@@ -205,19 +205,33 @@ def sampled_events(
     horizon: float,
     rng: np.random.Generator,
     rates: Rates | Sequence[Rates | None] | None = None,
+    running: bool = False,
 ) -> Array:
     """All turns before the horizon in time order; rows are time, stream, session, context after the turn,
-    head (-1). rates: of all streams, or of each."""
+    head (-1).
+
+    rates: of all streams, or of each. running: with the sessions that run at time zero, and all their turns before it,
+    at negative times; without them the first sessions are all young.
+    """
     heads = {id(s.prefix): n for n, s in enumerate(streams) if s.prefix is not None}
     parts, each = [], rates if isinstance(rates, Sequence) else [rates] * len(streams)
     for index, (stream, rate) in enumerate(zip(streams, each, strict=True)):
-        steady = RateCurve(horizon, (1.0,), (1.0,))
-        session, time, size, variant = _sampled_turns(stream, horizon, rng, rate or steady)
+        before = _lasting(stream, horizon) if running else 0.0
+        steady = RateCurve(before + horizon, (1.0,), (1.0,))
+        session, time, size, variant = _sampled_turns(stream, before + horizon, rng, rate or steady)
+        time = time - before
         key = session * len(streams) + index
         head = np.where(variant < 0, -1, variant * len(streams) + heads.get(id(stream.prefix), 0))[session]
-        parts.append(np.array([time, np.full(len(time), index), key, size, head])[:, time < horizon])
+        last = time[np.flatnonzero(np.diff(session, append=-1))]
+        seen = (time < horizon) & (last[session] >= 0.0)
+        parts.append(np.array([time, np.full(len(time), index), key, size, head])[:, seen])
     events = np.concatenate(parts, axis=1)
     return events[:, np.argsort(events[0], kind="stable")]
+
+
+def _lasting(stream: SessionStream, horizon: float) -> float:
+    """Time that all but a few sessions end within: ten mean sessions, at most twenty horizons [s]."""
+    return min(10.0 * float(stream.turns.mean * stream.gap.mean), 20.0 * horizon)
 
 
 class _Entries:

@@ -6,7 +6,8 @@ then entries leave until every tier fits. In reverse touch the last entry to lea
 is needed; in forward touch it is lost whole.
 
     inclusive   every tier holds a copy of all that is used, each by its own rule and capacity
-    exclusive   what the first tier has no room for moves down; what is used moves up
+    exclusive   what the first tier has no room for moves down; what is used moves up, but for heads in a tier that
+                serves all instances, which the others may need
 
 A tier has one copy for all instances or one for each; a session stays on its instance.
 """
@@ -237,13 +238,13 @@ class Found:
 
 
 class _Inclusive:
-    """Tiers of one instance, each with a copy of all that is used and it admits."""
+    """Tiers of one instance, each with a copy of all that is used and it admits. for_all: which serve all instances."""
 
-    def __init__(self, tiers: Sequence[Cache]):
-        self.tiers = tiers
+    def __init__(self, tiers: Sequence[Cache], for_all: Sequence[bool]):
+        self.tiers, self.for_all = tiers, for_all
 
-    def parts(self, owner: float) -> list[float]:
-        """What each tier adds to those above it."""
+    def parts(self, owner: float, whole: float = np.inf) -> list[float]:
+        """What each tier adds to those above it, of an entry of so many tokens."""
         best, parts = 0.0, []
         for tier in self.tiers:
             held = tier.held.get(owner, 0.0)
@@ -263,18 +264,24 @@ class _Inclusive:
 class _Exclusive(_Inclusive):
     """Tiers of one instance that hold what the one above had no room for."""
 
-    def __init__(self, tiers: Sequence[Cache]):
-        super().__init__(tiers)
+    def __init__(self, tiers: Sequence[Cache], for_all: Sequence[bool]):
+        super().__init__(tiers, for_all)
         self.last: dict[float, tuple[Sequence[float], Use]] = {}
 
-    def parts(self, owner: float) -> list[float]:
-        return [tier.held.get(owner, 0.0) for tier in self.tiers]
+    def parts(self, owner: float, whole: float = np.inf) -> list[float]:
+        parts = []
+        for tier in self.tiers:  # a tier for all may hold what another instance dropped and this one still has
+            parts.append(min(tier.held.get(owner, 0.0), whole))
+            whole -= parts[-1]
+        return parts
 
     def put(self, touched: Sequence[tuple[float, Sequence[float], Use]], now: float) -> None:
         first, *below = self.tiers
         for owner, amounts, use in touched:
-            for tier in below:
-                tier.drop(owner)
+            for tier, for_all in zip(below, self.for_all[1:], strict=True):
+                left = tier.drop(owner)
+                if left and owner < 0.0 and for_all:  # the other instances may need this head
+                    tier.put(owner, left, use)
             self.last[owner] = amounts, use
             if amounts[0] > 0.0:
                 first.put(owner, amounts[0], use)
@@ -309,14 +316,11 @@ def found_in_chain(
     fixed = sum(float(head.tokens) * float(np.sum(head.count)) for head in pinned)
     taken = _pinned_tokens([tier.capacity for tier in tiers], fixed, chain)
     tiers = [replace(tier, capacity=tier.capacity - used) for tier, used in zip(tiers, taken, strict=True)]
-    one_for_all = {
-        k: Cache(tier.capacity, order(), touch, renewed)
-        for k, tier in enumerate(tiers)
-        if tier.shared or instances == 1
-    }
+    for_all = [tier.shared and instances > 1 for tier in tiers]
+    one = {k: Cache(t.capacity, order(), touch, renewed) for k, t in enumerate(tiers) if for_all[k]}
     kind = _Exclusive if chain == "exclusive" else _Inclusive
     served = [
-        kind([one_for_all.get(k) or Cache(t.capacity, order(), touch, renewed) for k, t in enumerate(tiers)])
+        kind([one.get(k) or Cache(t.capacity, order(), touch, renewed) for k, t in enumerate(tiers)], for_all)
         for _ in range(instances)
     ]
     for other in served[1:]:
@@ -354,7 +358,7 @@ def _run(
         chain = served[place]
         for tier in chain.tiers:
             tier.expire(now)
-        own, shared = chain.parts(key), chain.parts(head) if head else nothing
+        own, shared = chain.parts(key), chain.parts(head, length) if head else nothing
         usable = not head or sum(shared) >= length * WHOLE
         rows.append((*own, *shared, 0.0) if usable else (*nothing, *shared, sum(own)))
         if leaves or not usable:

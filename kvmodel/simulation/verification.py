@@ -21,7 +21,7 @@ __all__ = ["Plant", "Seen", "simulated"]
 Array = NDArray[Any]
 Pair = tuple[float, float]
 
-SPANS = 30.0  # sessions that follow each other within the simulated time, at least
+SPANS = 10.0  # sessions that follow each other within the simulated time, at least
 WARM_UP, COOL_DOWN = 0.2, 0.05  # shares of the time that are not counted: a cold cache, foresight that ends
 
 
@@ -77,13 +77,13 @@ class Seen:
 
 
 def simulated(plant: Plant, turns: int = 200_000, seed: int = 1) -> Seen:
-    """Simulate about `turns` turns, more where sessions last so long that fewer than thirty would follow each other,
-    but never more than ten times as many. 20 to 40 microseconds a turn.
+    """Simulate about `turns` turns, more where sessions last so long that fewer than ten would follow each other,
+    but never more than three times as many. 20 to 40 microseconds a turn.
     """
     streams = plant.streams
     rate = sum(float(s.arrival_rate) * float(s.turns.mean) for s in streams)
     longest = max(float(s.turns.mean) * float(s.gap.quantile(0.9)) for s in streams)
-    horizon = min(max(turns / rate, SPANS * longest), 10.0 * turns / rate)
+    horizon = min(max(turns / rate, SPANS * longest), 3.0 * turns / rate)
     rng = np.random.default_rng(seed)
     events, prompt = sampled_prompts(streams, plant.outputs, plant.extra, horizon, rng, plant.rates)
     all_turns = turns_of(streams, events, plant.deleted, plant.pinned, seed)
@@ -92,7 +92,9 @@ def simulated(plant: Plant, turns: int = 200_000, seed: int = 1) -> Seen:
     )
     own, head = reusable_parts(found, all_turns.private, plant.granularity, plant.extra)
     place = all_turns.instance(plant.instances)
-    served = served_turns(all_turns.time, place, prompt, own, head, plant.prefill, plant.paths, plant.limit)
+    served = served_turns(
+        all_turns.time, all_turns.key, place, prompt, own, head, plant.prefill, plant.paths, plant.limit
+    )
     shown = (all_turns.time >= WARM_UP * horizon) & (all_turns.time < (1.0 - COOL_DOWN) * horizon)
     between = np.diff(all_turns.time, prepend=0.0)[shown] * plant.instances
 

@@ -40,7 +40,7 @@ def plan(
 
     seed, draws: in place of the study's own (draws=0: uncertain numbers stay at their stated value).
     for_drawing: also work out the curves that only a report shows.
-    verify: also simulate the sessions at the study's stated values and tell residency beside the closed form's.
+    verify: also simulate every arm at the study's stated values and tell what it finds beside the closed forms.
     progress: called with (windows done, windows in all). Rows of infeasible points carry nan and a reason in flags.
     """
     studies = [study, *(study.with_scenario(name) for name in scenarios)]
@@ -76,10 +76,14 @@ def _curves(study: LoadedStudy, for_drawing: bool) -> dict[str, Table]:
 
 
 def _verified(study: LoadedStudy) -> list[Row]:
-    """Closed form and simulation of the last arm's residency, at the stated values."""
-    case, arm = Case.model_validate(study.case_data), study.record.compare[-1]
+    """Closed form and simulation of every arm, at the stated values."""
+    case = Case.model_validate(study.case_data)
+    if not np.all(capacity.hbm_pool(case).fits):
+        return []
     return [
-        Row(case=study.scenario, **vars(answer)) for answer in verified(case, plan_analysis.tiers_of(case, arm), arm)
+        Row(case=study.scenario, **vars(answer))
+        for arm in study.record.compare
+        for answer in verified(case, plan_analysis.tiers_of(case, arm), arm)
     ]
 
 

@@ -77,7 +77,7 @@ def test_verification_stands_beside_the_closed_form(study, capsys):
     rows = {}
     for row in json.loads(capsys.readouterr().out)["rows"]:
         if row["quantity"].startswith("verify."):
-            key = (row["population"], row["tier"], row["definition"].split(",")[0])
+            key = (row["arm"], row["population"], row["tier"], row["definition"].split(",")[0])
             rows.setdefault(key, {})[row["quantity"].removeprefix("verify.")] = row["value"]
     assert len(rows) == 6  # three tiers, own context and shared prefix
     for found in rows.values():

@@ -1,22 +1,82 @@
-"""A study's residency against the simulation of its sessions."""
+"""A study's arms against the simulation of its sessions, tiers and GPUs."""
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
+from kvmodel.analyses.plan import tiers_of
+from kvmodel.study import verify
 from kvmodel.study.verify import verified
 from kvmodel.system.case import Case
 from tests.studies import study
 
-SMALL = {"tiers__dram__capacity": "64 GiB", "tiers__nvme__count": 1, "tiers__nvme__capacity": "100 GB"}
+SMALL = {"tiers__dram__capacity": "160 GiB", "tiers__nvme__count": 1, "tiers__nvme__capacity": "400 GB"}
+FOUND, SHARES, TIMES = 3 * 2, 2, 2  # three tiers, context and prefix; resident and timely; utilisation and TTFT
 
 
-def test_the_closed_form_stands_beside_its_simulation():
-    case = Case.model_validate(study(**SMALL).case_data)
-    found = list(verified(case, tuple(case.tiers), "all_tiers", turns=40_000))
-    assert {a.tier for a in found} == set(case.tiers) and len(found) == 3 * 2 * 3
-    for closed, simulated, error in zip(found[::3], found[1::3], found[2::3], strict=True):
-        assert [a.quantity for a in (closed, simulated, error)] == [
-            "verify.closed_form",
-            "verify.simulated",
-            "verify.standard_error",
-        ]
-        assert abs(closed.value - simulated.value) <= 0.015 + 3 * error.value
+def told(arm="all_tiers", turns=20_000, **changes):
+    """(closed form, simulated, standard error) by what it is, tier and unit."""
+    case = Case.model_validate(study(**{**SMALL, **changes}).case_data)
+    found = list(verified(case, tiers_of(case, arm), arm, turns=turns))
+    triples = list(zip(found[::3], found[1::3], found[2::3], strict=True))
+    for triple in triples:
+        assert [a.quantity for a in triple] == ["verify.closed_form", "verify.simulated", "verify.standard_error"]
+        assert {a.arm for a in triple} == {arm} and len({a.definition.split(",")[0] for a in triple}) == 1
+    return {(c.definition.split(",")[0], c.tier, c.unit): (c.value, s.value, e.value) for c, s, e in triples}
+
+
+def off_the_bar(rows):
+    return {k: v for k, v in rows.items() if k[2] != "s" and abs(v[0] - v[1]) > 0.015 + 3 * v[2]}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"policy__chain": "exclusive"}, {"policy__pinned": ["system"]}, {"policy__retention": "200 s"}],
+    ids=["inclusive", "exclusive", "pinned", "retention"],
+)
+def test_closed_forms_stand_beside_their_simulation(changes):
+    rows = told(**changes)
+    assert len(rows) == FOUND + SHARES + TIMES
+    assert not off_the_bar(rows)
+
+
+def test_a_tier_for_all_that_is_smaller_than_the_memories_above_it_holds_other_heads():
+    """64 GiB below two memories of 53 GB each: heads that one of them has lost are found in the other tier more often
+    than the larger of both finds them, which is what the closed form takes: 0.019 less."""
+    rows = told(tiers__dram__capacity="64 GiB")
+    closed, seen, _ = rows[("share of the shared prefix system found down to this tier", "dram", "")]
+    assert 0.01 < seen - closed < 0.03
+    assert all(key[1] == "dram" for key in off_the_bar(rows))
+
+
+def test_without_reuse_there_is_nothing_to_find():
+    rows = told("no_reuse", deployment__gpu__count=4)
+    assert len(rows) == TIMES and not off_the_bar(rows)
+
+
+def test_an_overloaded_arm_has_no_mean_time():
+    rows = told("no_reuse", turns=4_000, workload__chat__arrivals="5 /s")
+    closed, seen, error = rows[("mean time to first token", "", "s")]
+    assert closed == seen == np.inf and np.isnan(error)
+
+
+def test_a_wrong_closed_form_is_seen(monkeypatch):
+    """The simulation of twice the rate of sessions, beside the closed form of the study's own."""
+    plant_of = verify.plant_of
+
+    def twice(*given):
+        plant = plant_of(*given)
+        for stream in plant.streams:
+            object.__setattr__(stream, "arrival_rate", 2.0 * stream.arrival_rate)
+        return plant
+
+    monkeypatch.setattr(verify, "plant_of", twice)
+    assert off_the_bar(told())
+
+
+def test_a_rule_without_simulation_is_named(monkeypatch):
+    monkeypatch.delitem(verify.SIMULATED, "ideal")
+    case = Case.model_validate(study(policy__eviction="ideal").case_data)
+    (only,) = verified(case, tuple(case.tiers), "all_tiers")
+    assert np.isnan(only.value) and "no simulation of the eviction rule ideal" in only.flags[0]
