@@ -9,7 +9,7 @@ import numpy as np
 
 from kvmodel.analyses.answer import Answer
 from kvmodel.analyses.capacity import fixed_tokens, granularity
-from kvmodel.analyses.reuse import TOUCH, stacks_of, streams_of
+from kvmodel.analyses.reuse import TOUCH, streams_of
 from kvmodel.analyses.serving import Load, load_of
 from kvmodel.analyses.timing import fetch_terms, prefill_terms
 from kvmodel.analyses.traffic import Traffic, traffic_of
@@ -40,8 +40,13 @@ def verified(case: Case, tiers: Sequence[str], arm: str, turns: int = 200_000, s
         return
     traffic = traffic_of(case, granularity(case))
     load = load_of(case, tiers, traffic)
-    plant = plant_of(case, tiers, traffic, float(load.active_tokens))
+    plant = plant_of(case, load)
     seen = simulated(plant, turns, seed)
+    if case.policy.eviction == "ideal" and tiers:
+        flag = (
+            "ideal is a bound of all rules: the simulation is the best rule that knows all pauses, and stays below it"
+        )
+        yield Answer("verify.rule", np.nan, "", "what is simulated", arm=arm, flags=(flag,))
     for told in (*_found(load, seen), *_served(load, seen)):
         yield from (replace(answer, arm=arm) for answer in told)
 
@@ -90,8 +95,10 @@ def _served(load: Load, seen: Seen) -> Iterator[list[Answer]]:
     yield _side_by_side(float(load.ttft_mean), waiting, "mean time to first token", "s")
 
 
-def plant_of(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic], active_tokens: float) -> Plant:
-    """The case as the simulation takes it, pinned prefixes among the streams."""
+def plant_of(case: Case, load: Load) -> Plant:
+    """The case as the simulation takes it: the room that active contexts leave in the tiers, pinned prefixes among the
+    streams."""
+    tiers, traffic = load.tiers, load.traffic
     rule, extra = case.policy.admission, float(fixed_tokens(case))
     free = case.changed(policy=case.policy.model_copy(update={"pinned": ()}))
     streams = [
@@ -112,7 +119,7 @@ def plant_of(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic], activ
         rates=[_rate_curve(t) for t in traffic],
         tiers=[
             ChainTier(float(own), not _one_each(case, tier), wearing if _wears(case, tier) else Admitted())
-            for tier, (own, *_) in zip(tiers, stacks_of(case, tiers, active_tokens), strict=True)
+            for tier, own in zip(tiers, load.residency.capacity_tokens, strict=True)
         ],
         paths=[_path(case, tier) for tier in tiers],
         order=SIMULATED[case.policy.eviction],
