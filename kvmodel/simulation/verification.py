@@ -35,7 +35,7 @@ class Plant:
     granularity  tokens between two points at which a cached prefix can end
     rates        how each stream's arrivals change; None: steady
     tiers, paths fast to slow; none: no reuse at all
-    limit        longest fetch that is in time [s]
+    limit        longest time to first token that is in time, fetching included [s]
     """
 
     streams: Sequence[SessionStream]
@@ -63,6 +63,7 @@ class Seen:
                       is reusable
     resident, timely  shares of the prompt tokens
     first_token       mean [s]
+    in_time           share of the turns with a first token within the limit
     utilisation       share of an instance's time spent on prefill
     turns             counted
     """
@@ -72,6 +73,7 @@ class Seen:
     resident: Pair
     timely: Pair
     first_token: Pair
+    in_time: Pair
     utilisation: Pair
     turns: int
 
@@ -96,6 +98,7 @@ def simulated(plant: Plant, turns: int = 200_000, seed: int = 1) -> Seen:
         all_turns.time, all_turns.key, place, prompt, own, head, plant.prefill, plant.paths, plant.limit
     )
     shown = (all_turns.time >= WARM_UP * horizon) & (all_turns.time < (1.0 - COOL_DOWN) * horizon)
+    each = np.ones(int(shown.sum()))
     between = np.diff(all_turns.time, prepend=0.0)[shown] * plant.instances
 
     def ratio(part: Array, whole: Array) -> Pair:
@@ -114,7 +117,8 @@ def simulated(plant: Plant, turns: int = 200_000, seed: int = 1) -> Seen:
         prefix=down_to_each_tier(found.prefix, all_turns.prefix),
         resident=ratio(own.sum(axis=0) + head.sum(axis=0), prompt[shown]),
         timely=ratio(served.timely.sum(axis=0), prompt[shown]),
-        first_token=ratio(served.first_token, np.ones(int(shown.sum()))),
+        first_token=ratio(served.first_token, each),
+        in_time=ratio((served.first_token <= plant.limit).astype(float), each),
         utilisation=ratio(served.work, between),
         turns=int(shown.sum()),
     )

@@ -91,8 +91,11 @@ def _served(load: Load, seen: Seen) -> Iterator[list[Answer]]:
     utilisation = float(load.prefill_utilisation)
     yield _side_by_side(utilisation, seen.utilisation, "share of an instance's time spent on prefill")
     overloaded = utilisation >= 1.0 or seen.utilisation[0] >= 1.0  # the longer the run, the longer the wait
-    waiting = (np.inf, np.nan) if overloaded else seen.first_token
+    waiting, in_time = ((np.inf, np.nan), (0.0, np.nan)) if overloaded else (seen.first_token, seen.in_time)
     yield _side_by_side(float(load.ttft_mean), waiting, "mean time to first token", "s")
+    if np.isfinite(load.ttft_exceedance):
+        closed = 1.0 - float(load.ttft_exceedance)
+        yield _side_by_side(closed, in_time, "share of turns within the TTFT limit")
 
 
 def plant_of(case: Case, load: Load) -> Plant:

@@ -76,10 +76,11 @@ def test_verification_stands_beside_the_closed_form(study, capsys):
     assert run(["plan", str(study), "--verify", "--json", "--set", "compare=[local_reuse, all_tiers]"]) == 0
     rows = {}
     for row in json.loads(capsys.readouterr().out)["rows"]:
-        if row["quantity"].startswith("verify."):
+        if row["quantity"].startswith("verify.") and row["unit"] == "":
             key = (row["arm"], row["population"], row["tier"], row["definition"].split(",")[0])
             rows.setdefault(key, {})[row["quantity"].removeprefix("verify.")] = row["value"]
-    assert len(rows) == 6  # three tiers, own context and shared prefix
+    # own context and shared prefix down to one tier and to three; resident, timely, prefill and in time of two arms
+    assert len(rows) == 2 * (1 + 3) + 4 * 2
     for found in rows.values():
         assert abs(found["closed_form"] - found["simulated"]) <= 0.015 + 3 * found["standard_error"]
 

@@ -73,7 +73,7 @@ def test_reuse_saves_work_and_time_and_is_timely_up_to_the_limit():
     assert 0.0 < seen.timely[0] <= seen.resident[0] < 1.0
     hurried = RUN(replace(PLANT, limit=0.02))  # 1,000 tokens; the time itself stays as it is
     assert hurried.timely[0] < seen.timely[0] and hurried.resident == seen.resident
-    assert hurried.first_token == seen.first_token
+    assert hurried.first_token == seen.first_token and hurried.in_time < seen.in_time == (1.0, 0.0)
 
 
 def test_the_same_seed_gives_the_same_means():

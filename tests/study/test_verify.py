@@ -12,7 +12,7 @@ from kvmodel.system.case import Case
 from tests.studies import study
 
 SMALL = {"tiers__dram__capacity": "160 GiB", "tiers__nvme__count": 1, "tiers__nvme__capacity": "400 GB"}
-FOUND, SHARES, TIMES = 3 * 2, 2, 2  # three tiers, context and prefix; resident and timely; utilisation and TTFT
+FOUND, SHARES, TIMES = 3 * 2, 2, 3  # three tiers, context and prefix; resident, timely; utilisation, TTFT, in time
 
 
 def told(arm="all_tiers", turns=20_000, **changes):
@@ -59,6 +59,7 @@ def test_an_overloaded_arm_has_no_mean_time():
     rows = told("no_reuse", turns=4_000, workload__chat__arrivals="5 /s")
     closed, seen, error = rows[("mean time to first token", "", "s")]
     assert closed == seen == np.inf and np.isnan(error)
+    assert rows[("share of turns within the TTFT limit", "", "")][:2] == (0.0, 0.0)
 
 
 def test_a_wrong_closed_form_is_seen(monkeypatch):
