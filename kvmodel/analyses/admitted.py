@@ -29,7 +29,7 @@ class Admitted:
 
 def under_rule(rule: Admission, traffic: Sequence[Traffic]) -> dict[str, Admitted]:
     """The study's own rule: a coin per context, a number of uses, a least length; taken as independent."""
-    uses = max(int(np.max(np.asarray(rule.uses))), 2 if rule.second_use else 1)
+    uses = np.maximum(np.asarray(rule.uses, float), 2.0 if rule.second_use else 1.0)
     coin, found = np.asarray(rule.probability, float), {}
     for t in traffic:
         used, long = after_uses(t, uses), beyond_length(t, rule.minimum_tokens)
@@ -37,16 +37,19 @@ def under_rule(rule: Admission, traffic: Sequence[Traffic]) -> dict[str, Admitte
     return found
 
 
-def after_uses(t: Traffic, uses: int) -> Admitted:
+def after_uses(t: Traffic, uses: Any) -> Admitted:
     """Blocks written at their k-th use: creation is the first, every return reads what it finds once more.
 
     A block of turn i of a session with J returns is read J - i times, so it is written when J - i >= k - 1, and served
     from its k-th read on.
     """
-    beyond = [t.sessions.turns_law.survival(m) for m in range(1, uses)]  # P(J >= m)
+    uses = np.asarray(uses, float)
+    most = np.maximum(uses - np.arange(1, int(np.max(uses))).reshape((-1,) + (1,) * uses.ndim), 0.0)  # k - m
+    beyond = [t.sessions.turns_law.survival(m) for m in range(1, len(most) + 1)]  # P(J >= m)
     m1, m2, _ = t.sessions.turns_law.factorial_moments
-    count = np.maximum(m1 - sum(beyond), 0.0)  # E (J-k+1)+
-    pairs = np.maximum(m2 / 2 - (uses - 1) * m1 + sum((uses - m) * p for m, p in enumerate(beyond, 1)), 0.0)
+    count = np.maximum(m1 - sum(p * (left > 0) for left, p in zip(most, beyond, strict=True)), 0.0)  # E (J-k+1)+
+    pairs = m2 / 2 - (uses - 1) * m1 + sum(left * p for left, p in zip(most, beyond, strict=True))
+    pairs = np.maximum(pairs, 0.0)  # E (J-k+1)+ (J-k)+ / 2
     first, step = t.first.mean, t.step.mean
     written = first * t.sessions.turns_law.survival(uses - 1) + step * count
     served = first * count + step * pairs

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kvmodel.analyses import capacity, cost, timing
-from kvmodel.analyses.admission import everything, fits, flows, rewrites, timely_under
+from kvmodel.analyses.admission import everything, fits, flows, rewrites
 from kvmodel.analyses.admitted import under_rule
 from kvmodel.analyses.amplification import amplification_of, placements, rating_of
 from kvmodel.analyses.answer import Answer
@@ -322,7 +322,7 @@ def _rules(case: Case, load: Load, tier: str, wear: Wear, target: Any) -> Iterat
         )
 
     written = flows(case, whole, tier, all_in, all_in)
-    most = timely_under(whole, tier, all_in, all_in)
+    most = whole.effective_reuse
     yield Answer(
         "admission.everything.write_rate",
         host_bytes(case, whole, tier, written),
@@ -337,8 +337,8 @@ def _rules(case: Case, load: Load, tier: str, wear: Wear, target: Any) -> Iterat
         name = f"admission.{fit.rule}"
         yield Answer(f"{name}.threshold", fit.threshold, unit, said, tier=tier, flags=flags)
         yield Answer(f"{name}.write_rate", fit.write_rate, "B/s", "host bytes per second under it", tier=tier)
-        yield Answer(f"{name}.timely", fit.timely, "", "effective reuse under it, at least", tier=tier)
-        yield Answer(f"{name}.lost", most - fit.timely, "", "effective reuse it costs, at most", tier=tier)
+        yield Answer(f"{name}.timely", fit.timely, "", "effective reuse under it", tier=tier)
+        yield Answer(f"{name}.lost", most - fit.timely, "", "effective reuse it costs", tier=tier)
 
 
 RULES = {

@@ -37,7 +37,7 @@ def evaluate(case: Case, arms: Sequence[str] = ARMS, target_lifetime: Any = None
         return answers
     granularity = capacity.granularity(case)
     traffic = traffic_of(case, granularity)
-    loads = {arm: load_of(case, tiers_of(case, arm), traffic) for arm in arms}
+    loads = {arm: load_of(case, tiers_of(case, arm), traffic, relapse=True) for arm in arms}
     served = [
         answer
         for arm in arms

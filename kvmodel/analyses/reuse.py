@@ -5,14 +5,14 @@ Question answered: of the reuse the workload offers, how much is resident, and i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from kvmodel.analyses.admitted import under_rule
+from kvmodel.analyses.admitted import Admitted, under_rule
 from kvmodel.analyses.capacity import fixed_tokens, hbm_pool, stored_bytes_per_token, tier_tokens
 from kvmodel.analyses.traffic import Traffic
 from kvmodel.formulas import laws, reuse
@@ -87,6 +87,7 @@ def residency(
     tiers: Sequence[str],
     active_tokens: Any,
     known: dict[str, tuple[Any, Any]] | None = None,
+    admitted: Mapping[str, Admitted] | None = None,
 ) -> Residency:
     """Residency in `tiers` (fast to slow, the GPUs' memory first) while `active_tokens` per instance are in use.
 
@@ -95,6 +96,7 @@ def residency(
     an exclusive chain adds capacities, a tier of an inclusive one holds its own. Hits of a tier are what it adds to
     the tiers above it. Zero tiers give empty shares.
     known: filled with each tier's capacity and hits, and looked up when a tier is asked about with the same capacity.
+    admitted: what is let into tiers that wear, by population; the case's own rule when absent.
     """
     stacks = stacks_of(case, tiers, active_tokens)
     private: dict[str, list[Any]] = {t.name: [] for t in traffic}
@@ -102,19 +104,19 @@ def residency(
     best = {t.name: (0.0, 0.0) for t in traffic}
     for tier, (_, share, capacity) in zip(tiers, stacks, strict=True):
         found = _remembered(known, tier, capacity, partial(hit_shares, case, traffic, share, capacity))
-        admitted = _admitted(case, tier, traffic)
+        let_in = _let_in(case, tier, traffic, admitted)
         for t in traffic:
             above = best[t.name]
             # a tier below never holds less of the stack than what is above it already serves
             part = tuple(np.maximum(f - a, 0.0) for f, a in zip(found[t.name], above, strict=True))
-            private[t.name].append(part[0] * admitted[t.name])
+            private[t.name].append(part[0] * let_in[t.name])
             prefix[t.name].append(part[1])
             best[t.name] = tuple(np.maximum(f, a) for f, a in zip(found[t.name], above, strict=True))
     return Residency(
         tuple(tiers),
-        {k: _stack(v) for k, v in private.items()},
-        {k: _stack(v) for k, v in prefix.items()},
-        _stack([own for own, *_ in stacks]),
+        {k: _stack(v, case.axes) for k, v in private.items()},
+        {k: _stack(v, case.axes) for k, v in prefix.items()},
+        _stack([own for own, *_ in stacks], case.axes),
     )
 
 
@@ -138,8 +140,9 @@ def _remembered(known: dict[str, tuple[Any, Any]] | None, tier: str, capacity: A
     return known[tier][1]
 
 
-def _stack(parts: list[Any]) -> Any:
-    return np.stack(np.broadcast_arrays(*parts)) if parts else np.zeros((0,))
+def _stack(parts: list[Any], ndim: int) -> Any:
+    """Tiers in front of `ndim` study axes, as many as there are even where nothing varies."""
+    return np.stack(np.broadcast_arrays(*parts, np.zeros((1,) * ndim))[:-1]) if parts else np.zeros((0,))
 
 
 def _per_instance(case: Case, tier: str) -> bool:
@@ -218,8 +221,10 @@ def _ratio(part: Any, whole: Any) -> Any:
     return np.clip(np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), 0.0), 0.0, 1.0)
 
 
-def _admitted(case: Case, tier: str, traffic: Sequence[Traffic]) -> dict[str, Any]:
+def _let_in(
+    case: Case, tier: str, traffic: Sequence[Traffic], admitted: Mapping[str, Admitted] | None
+) -> dict[str, Any]:
     """Share of what the stack would hold that admission lets into a tier that wears; 1 elsewhere."""
     wears = tier in case.storage_tiers and case.tiers[tier].kind == "nvme"
-    rules = under_rule(case.policy.admission, traffic)
+    rules = under_rule(case.policy.admission, traffic) if admitted is None else admitted
     return {t.name: rules[t.name].served if wears else np.ones(()) for t in traffic}

@@ -9,13 +9,14 @@ spent fetching does not occupy the GPU; a fetch that loses against recomputing i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
+from kvmodel.analyses.admitted import Admitted
 from kvmodel.analyses.capacity import fixed_tokens, hbm_pool, stored_bytes_per_token
 from kvmodel.analyses.outcomes import Outcomes, Timing, in_front, outcomes_of, timing_of, turn_classes
 from kvmodel.analyses.reuse import Residency, residency
@@ -24,6 +25,8 @@ from kvmodel.analyses.traffic import Traffic
 from kvmodel.formulas import decode, latency, queueing
 from kvmodel.system.case import Case
 
+SETTLED = 1e-3  # of the pool: a change of active KV that small moves no figure a report shows
+PASSES = 30
 NO_TIME = 1e-30  # share of its time that a saturated instance has left for decoding; not 0, so that 0 / 0 cannot arise
 
 
@@ -61,33 +64,59 @@ class Load:
     """Share of turns beyond the end-to-end limit; 0 where there is none."""
     room: Any
     """Whether the active contexts fit the KV pool."""
+    metastable: Any
+    """Whether a pool once full of active contexts would stay so: what is lost keeps up the load. False if not asked."""
     qualified: Any
     """Share of sessions all of whose turns keep all limits; nan without limits."""
 
+    @property
+    def effective_reuse(self) -> Any:
+        """Timely tokens of all populations and tiers, share of the prompt tokens."""
+        return sum(found.sum(axis=0) for found in self.timely.values()) / self.prompt_rate
 
-def load_of(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic]) -> Load:
+
+def load_of(
+    case: Case,
+    tiers: Sequence[str],
+    traffic: Sequence[Traffic],
+    admitted: Mapping[str, Admitted] | None = None,
+    relapse: bool = False,
+) -> Load:
     """Serve the traffic with the given tiers (none: no reuse at all; the first is the GPUs' memory).
 
-    Active KV competes with retained KV for the GPUs' memory, and hits decide how much is active; two passes settle
-    it: the first with the least prefill the workload allows, the second with the hits of the first.
+    Active KV competes with retained KV for the GPUs' memory, and what is found decides how much is active: more active
+    KV leaves less room, finds less, prefills longer and is active longer. From the least prefill the workload allows
+    the passes rise to the least fixed point, which a warm deployment holds. Where none leaves room, at and beyond
+    saturation, active KV fills the memory: retained KV has none of it.
+    admitted: what is let into tiers that wear, by population; the case's own rule when absent.
+    relapse: also look whether a full memory would stay full.
     """
     prefill = prefill_terms(case)
     classes = turn_classes(traffic, case.axes)
     paths = {tier: fetch_terms(case, tier) for tier in tiers if tier in case.storage_tiers}
     turn_rate = sum(t.turn_rate for t in traffic)
-    least = least_utilisation(case, traffic, prefill, bool(tiers))
-    active = _decoding(case, traffic, least).tokens
+    pool = hbm_pool(case).nbytes / stored_bytes_per_token(case, next(iter(case.tiers)))
     known: dict[str, tuple[Any, Any]] = {}
-    for _ in range(2 if tiers else 1):
-        found = residency(case, traffic, tiers, active, known)
+
+    def beside(active: Any) -> tuple[Residency, Outcomes, Timing, Any, _Decoding]:
+        """What is found, and so how long everything takes, beside so much active KV."""
+        found = residency(case, traffic, tiers, active, known, admitted)
         outcomes = outcomes_of(classes, traffic, found)
         timing = timing_of(case, outcomes, tiers, prefill, paths, turn_rate)
         utilisation = turn_rate / case.deployment.instances * np.sum(outcomes.share * timing.work, axis=0)
-        decoding = _decoding(case, traffic, utilisation)
-        # an overloaded instance has no steady state; its residency is told as if the load could be served
-        active = np.where(np.isfinite(decoding.tokens), decoding.tokens, active)
-    pool = hbm_pool(case).nbytes / stored_bytes_per_token(case, next(iter(case.tiers)))
+        return found, outcomes, timing, utilisation, _decoding(case, traffic, utilisation)
+
+    decoding = _decoding(case, traffic, least_utilisation(case, traffic, prefill, bool(tiers)))
+    active: Any = np.zeros(())
+    settled = np.zeros((), bool)
+    for _ in range(PASSES):
+        active = np.where(settled, active, np.minimum(decoding.tokens, pool))
+        found, outcomes, timing, utilisation, decoding = beside(active)
+        settled = np.minimum(decoding.tokens, pool) - active <= SETTLED * pool
+        if np.all(settled):
+            break
     room = decoding.tokens <= pool
+    metastable = room & (beside(pool)[-1].tokens > pool) if relapse and tiers else np.zeros((), bool)
     times = _in_time(case, traffic, outcomes, timing, utilisation, decoding)
     opportunity, resident, timely = _chain(traffic, outcomes, timing, len(tiers), turn_rate)
     return Load(
@@ -111,6 +140,7 @@ def load_of(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic]) -> Loa
         active_tokens=active,
         tpot=decoding.step,
         room=room,
+        metastable=metastable,
         ttft_mean=times.ttft_mean,
         ttft_exceedance=times.late,
         tpot_exceedance=times.slow,
