@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kvmodel.analyses import cost, timing
-from kvmodel.analyses.admitted import Admitted, after_uses, beyond_length, share_of, under_rule
+from kvmodel.analyses.admitted import Admitted, after_uses, beyond_length, rewrites, share_of, under_rule
 from kvmodel.analyses.outcomes import in_front
 from kvmodel.analyses.serving import Load, load_of
 from kvmodel.analyses.traffic import Traffic, size_classes
@@ -57,12 +57,6 @@ def flows(
             upto = index + 1 if inclusive else index
             written[name] = np.maximum(load.opportunity[name] - load.resident[name][:upto].sum(axis=0), 0.0)
     return written
-
-
-def rewrites(t: Traffic) -> Any:
-    """Tokens written per token created when each turn stores its whole context anew."""
-    whole = t.first.mean + t.returns * (t.context.mean + t.step.mean)
-    return whole / np.maximum(t.computed_tokens, 1e-300)
 
 
 @dataclass(frozen=True)

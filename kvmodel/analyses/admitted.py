@@ -6,7 +6,7 @@ been?
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from kvmodel.analyses.traffic import Traffic, gamma_of
 from kvmodel.formulas import laws
 from kvmodel.policies.admission import Admission
+from kvmodel.system.case import Case
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,36 @@ def under_rule(rule: Admission, traffic: Sequence[Traffic]) -> dict[str, Admitte
         used, long = after_uses(t, uses), beyond_length(t, rule.minimum_tokens)
         found[t.name] = Admitted(coin * used.written * long.written, coin * used.served * long.served)
     return found
+
+
+def at_tier(case: Case, tier: str, traffic: Sequence[Traffic]) -> dict[str, Admitted]:
+    """The study's own rule where a tier wears; everything is let into the others."""
+    wears = case.tiers[tier].kind == "nvme"
+    return under_rule(case.policy.admission if wears else Admission(), traffic)
+
+
+def taken_share(case: Case, tier: str, traffic: Sequence[Traffic], rules: Mapping[str, Admitted]) -> Any:
+    """Share of the KV let into a tier that its write bandwidth takes, at the mean rate; what finds the staging buffers
+    full is dropped. 1 where no write bandwidth is stated. In an exclusive chain what comes down again is left out."""
+    record = case.tiers[tier]
+    if record.write_bandwidth is None:
+        return np.ones(())
+    rewritten = record.kind == "nvme" and record.layout == "rewrite"
+    growing, fixed = case.model.growing_bytes_per_token, case.model.fixed_bytes_per_sequence()
+    asked = sum(
+        rules[t.name].written
+        * t.arrivals
+        * (t.computed_tokens * (rewrites(t) if rewritten else 1.0) * growing + (1 + t.returns) * fixed)
+        for t in traffic
+    )
+    takes = np.asarray(record.write_bandwidth, float) * record.count * record.efficiency
+    return takes / np.maximum(asked * record.storage_amplification, takes)
+
+
+def rewrites(t: Traffic) -> Any:
+    """Tokens written per token created when each turn stores its whole context anew."""
+    whole = t.first.mean + t.returns * (t.context.mean + t.step.mean)
+    return whole / np.maximum(t.computed_tokens, 1e-300)
 
 
 def after_uses(t: Traffic, uses: Any) -> Admitted:

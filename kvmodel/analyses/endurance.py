@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from kvmodel.analyses import capacity, cost, timing
-from kvmodel.analyses.admission import everything, fits, flows, rewrites
-from kvmodel.analyses.admitted import under_rule
+from kvmodel.analyses.admission import everything, fits, flows
+from kvmodel.analyses.admitted import rewrites, under_rule
 from kvmodel.analyses.amplification import amplification_of, placements, rating_of
 from kvmodel.analyses.answer import Answer
 from kvmodel.analyses.reuse import rate_levels

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kvmodel.analyses.admitted import Admitted, under_rule
+from kvmodel.analyses.admitted import Admitted, at_tier, taken_share
 from kvmodel.analyses.capacity import fixed_tokens, hbm_pool, stored_bytes_per_token, tier_tokens
 from kvmodel.analyses.traffic import Traffic
 from kvmodel.formulas import laws, reuse
@@ -224,7 +224,10 @@ def _ratio(part: Any, whole: Any) -> Any:
 def _let_in(
     case: Case, tier: str, traffic: Sequence[Traffic], admitted: Mapping[str, Admitted] | None
 ) -> dict[str, Any]:
-    """Share of what the stack would hold that admission lets into a tier that wears; 1 elsewhere."""
-    wears = tier in case.storage_tiers and case.tiers[tier].kind == "nvme"
-    rules = under_rule(case.policy.admission, traffic) if admitted is None else admitted
-    return {t.name: rules[t.name].served if wears else np.ones(()) for t in traffic}
+    """Share of what the stack would hold that gets into a tier: past admission where it wears, and past its writes."""
+    if tier not in case.storage_tiers:
+        return {t.name: np.ones(()) for t in traffic}
+    wears = case.tiers[tier].kind == "nvme"
+    rules = admitted if wears and admitted is not None else at_tier(case, tier, traffic)
+    taken = taken_share(case, tier, traffic, rules)
+    return {t.name: rules[t.name].served * taken for t in traffic}

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kvmodel.analyses.admitted import at_tier, taken_share
 from kvmodel.analyses.answer import Answer, Curve
 from kvmodel.analyses.capacity import granularity
 from kvmodel.analyses.outcomes import Outcomes, outcomes_of, turn_classes
@@ -61,6 +62,10 @@ def _shape_flags(case: Case, load: Load) -> Iterator[str]:
         yield f"fewer than {FEWEST_AGENTS} agents on an instance: up to 0.02 off"
     if agents and any(t.prefix_name and t.sessions.agents is not None for t in load.traffic):
         yield "shared prefix under a fixed population: its users are thinned variant by variant, which is approximate"
+    for tier in (tier for tier in load.tiers if tier in case.storage_tiers):
+        taken = float(np.min(taken_share(case, tier, load.traffic, at_tier(case, tier, load.traffic))))
+        if taken < 1:
+            yield f"{tier}: its write bandwidth takes {taken:.0%} of what should be written; the rest never reaches it"
     if policy.pinned and load.tiers:
         held = sum(pinned_tokens(case, load.traffic).values())
         if np.any(np.asarray(load.residency.capacity_tokens[0]) < held):

@@ -290,6 +290,20 @@ def test_a_second_bad_steady_state_is_flagged(arrivals, said):
         assert warm < 0.6 < 0.8 < cold
 
 
+def test_a_tier_keeps_what_its_writes_can_take():
+    """By hand: sessions create 1,750 + 7 x (300 exp(1.4803^2 / 2) + 250) tokens of 131,072 B, at 0.2 /s 256 MB/s. Two
+    drives that take a quarter of it each keep half the contexts."""
+    new = 300 * np.exp((np.log(2000 / 300) / 1.2815516) ** 2 / 2)
+    asked = 0.2 * (1750 + 7 * (new + 250)) * 131_072
+    whole = planned(compare=["all_tiers"])
+    part = planned(compare=["all_tiers"], tiers__nvme__write_bandwidth=asked / 4)
+    none = planned(compare=["all_tiers"], tiers__nvme__write_bandwidth=1.0)
+    kept = [t.value("reuse.kept", arm="all_tiers", population="chat") for t in (none, part, whole)]
+    assert kept[1] - kept[0] == pytest.approx((kept[2] - kept[0]) / 2, rel=0.02) and kept[2] > kept[0] + 0.02
+    (row,) = (r for r in part.select(quantity="reuse.resident", arm="all_tiers") if not r.tier and not r.population)
+    assert any("nvme: its write bandwidth takes 50%" in flag for flag in row.flags)
+
+
 def test_typical_prefix_is_that_of_the_mean_returning_turn():
     """Half the turns of a two-turn population return, three of four of a four-turn one; weights 1 and 3 per session."""
     one = {**study().data["workload"]["chat"], "new_tokens": 0, "output_tokens": 0}
