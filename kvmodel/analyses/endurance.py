@@ -219,7 +219,7 @@ def _varies(case: Case, load: Load, name: str) -> bool:
     """Whether the rate of a population, or of the users of a shared prefix, changes over the day."""
     if name in case.sessions:
         return bool(case.sessions[name].day)
-    return any(t.sessions.day for t in load.traffic if t.prefix_name == name)
+    return any(t.sessions.day for t in load.traffic if name in t.prefixes)
 
 
 def _busy_day(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[str, Any]) -> Any:

@@ -168,13 +168,13 @@ def _workload(case: Case, load: Load) -> Iterator[Answer]:
     )
     for name, prefix in case.prefixes.items():
         tenants = max(
-            (np.max(np.asarray(t.sessions.namespaces)) for t in load.traffic if t.prefix_name == name), default=1
+            (np.max(np.asarray(t.sessions.namespaces)) for t in load.traffic if name in t.prefixes), default=1
         )
         yield Answer(
             "working_set.shared_prefix",
-            prefix.variants * tenants * np.asarray(prefix.tokens) * per_token,
+            case.texts(name) * tenants * np.asarray(prefix.tokens) * per_token,
             "B",
-            "bytes of all variants, one physical copy each per group that may share",
+            "bytes of all variants (of each variant it lies under), one physical copy each per group that may share",
             population=name,
         )
 

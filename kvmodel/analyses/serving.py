@@ -129,8 +129,8 @@ def load_of(
         timely=timely,
         saved_seconds=turn_rate
         * sum(
-            _by_tier(outcomes.share * saved, tier, len(tiers))
-            for saved, tier in zip(timing.saved, (outcomes.private_tier, outcomes.prefix_tier), strict=True)
+            _by_tier(outcomes.share * saved, place, len(tiers))
+            for saved, place in zip(timing.saved, outcomes.place, strict=True)
         ),
         prompt_rate=sum(t.arrivals * t.prompt_tokens for t in traffic),
         prefill_utilisation=utilisation,
@@ -159,19 +159,17 @@ def _by_tier(amount: Any, tier: np.ndarray, tiers: int) -> Any:
 def _chain(
     traffic: Sequence[Traffic], o: Outcomes, timing: Timing, tiers: int, turn_rate: Any
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Opportunity, resident and timely tokens per second by population; a session's own context and its shared prefix
-    are two populations."""
+    """Opportunity, resident and timely tokens per second by population; a session's own context and each of its shared
+    prefixes are populations."""
     opportunity: dict[str, Any] = {}
     resident: dict[str, Any] = {}
     timely: dict[str, Any] = {}
     for i, t in enumerate(traffic):
         mine = o.population == i
-        parts = (
-            (t.name, t.private_opportunity, o.private, o.private_tier, timing.private_timely),
-            (t.prefix_name, t.prefix_opportunity, o.prefix, o.prefix_tier, timing.prefix_timely),
-        )
-        for name, offered, found, tier, used in parts[: 1 + bool(t.prefix_name)]:
-            tokens, here = turn_rate * (o.share * found)[mine], tier[mine]
+        offers = {t.name: t.private_opportunity, **dict(zip(t.prefixes, t.head_opportunities, strict=True))}
+        parts = [-1, *range(-len(offers), -1)]  # the own context is the last part, its prefixes those before it
+        for (name, offered), part in zip(offers.items(), parts, strict=True):
+            tokens, here, used = turn_rate * (o.share * o.tokens[part])[mine], o.place[part, mine], timing.timely[part]
             opportunity[name] = opportunity.get(name, 0.0) + t.arrivals * offered
             resident[name] = resident.get(name, 0.0) + _by_tier(tokens, here, tiers)
             timely[name] = timely.get(name, 0.0) + _by_tier(tokens * used[mine], here, tiers)
@@ -182,7 +180,7 @@ def least_utilisation(case: Case, traffic: Sequence[Traffic], prefill: PrefillTe
     """Prefill utilisation if every opportunity were found at once, or none [-]."""
     rates = {t.name: t.turn_rate for t in traffic}
     work = sum(
-        rates[c.population] * np.sum(c.share * prefill.seconds(c.prompt, (c.private + c.prefix) * reuse), axis=0)
+        rates[c.population] * np.sum(c.share * prefill.seconds(c.prompt, (c.private + sum(c.heads)) * reuse), axis=0)
         for c in turn_classes(traffic, case.axes)
     )
     return work / case.deployment.instances

@@ -41,8 +41,8 @@ class TurnLog:
     private  tokens of the session's own context before the turn; zero at the first turn           [tokens]
     above    tokens over it in the stack, infinite if it was dropped or never seen; in forward order at least
              what the loss of its head needs                                                       [tokens]
-    prefix   tokens of its shared head, zero without one                                           [tokens]
-    over     tokens above the head, infinite likewise                                              [tokens]
+    prefix   tokens of its shared heads, first to last on axis 0, zero where it has none           [tokens]
+    over     tokens above each head, likewise                                                      [tokens]
     """
 
     touch: Touch
@@ -103,7 +103,7 @@ def _sampled_turns(
     stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve
 ) -> tuple[Array, ...]:
     """All turns of the sessions that arrive before the horizon: session, time, context after the turn,
-    variant."""
+    variant of each head."""
     arrivals, length = _chains(stream, horizon, rng, rates)
     chains = len(arrivals)
     sessions = chains * length
@@ -138,12 +138,14 @@ def _within(values: Array, start: Array, turns: Array) -> Array:
     return total - np.repeat(total[start] - values[start], turns)
 
 
-def _sampled_variants(stream: SessionStream, sessions: int, rng: np.random.Generator) -> Array:
-    if stream.prefix is None:
-        return np.full(sessions, -1)
-    count = np.asarray(stream.prefix.count, int)
-    chance = np.repeat(np.asarray(stream.prefix.share, float), count)
-    return rng.choice(len(chance), sessions, p=chance / chance.sum())
+def _sampled_variants(stream: SessionStream, sessions: int, rng: np.random.Generator) -> list[Array]:
+    """Number of each session's variant of each head, those beside different variants of the head before told apart."""
+    variants, above = [], np.zeros(sessions, int)
+    for head in stream.heads:
+        chance = np.repeat(np.asarray(head.share, float), np.asarray(head.count, int))
+        above = above * len(chance) + rng.choice(len(chance), sessions, p=chance / chance.sum())
+        variants.append(above)
+    return variants
 
 
 def simulate_sessions(
@@ -168,15 +170,18 @@ def simulate_sessions(
 def sampled_events(
     streams: Sequence[SessionStream], horizon: float, rng: np.random.Generator, rates: RateCurve | None = None
 ) -> Array:
-    """All turns before the horizon in time order; rows are time, stream, session, context after the turn,
-    head (-1)."""
-    heads = {id(s.prefix): n for n, s in enumerate(streams) if s.prefix is not None}
+    """All turns before the horizon in time order; rows are time, stream, session, context after the turn, and its
+    shared heads, first to last: at least one row, -1 where it has none."""
+    heads = {head: n for n, head in enumerate(dict.fromkeys(head for s in streams for head in s.heads))}
+    levels = max(1, *(len(stream.heads) for stream in streams))
     parts, rates = [], rates or RateCurve(horizon, (1.0,), (1.0,))
     for index, stream in enumerate(streams):
-        session, time, size, variant = _sampled_turns(stream, horizon, rng, rates)
-        key = session * len(streams) + index
-        head = np.where(variant < 0, -1, variant * len(streams) + heads.get(id(stream.prefix), 0))[session]
-        parts.append(np.array([time, np.full(len(time), index), key, size, head])[:, time < horizon])
+        session, time, size, variants = _sampled_turns(stream, horizon, rng, rates)
+        rows = np.full((4 + levels, len(time)), -1.0)
+        rows[:4] = time, np.full(len(time), index), session * len(streams) + index, size
+        for row, head, variant in zip(rows[4:], stream.heads, variants, strict=False):
+            row[:] = (variant * len(heads) + heads[head])[session]
+        parts.append(rows[:, time < horizon])
     events = np.concatenate(parts, axis=1)
     return events[:, np.argsort(events[0], kind="stable")]
 
@@ -207,51 +212,65 @@ class _Entries:
 
 
 def _replayed(streams: Sequence[SessionStream], events: Array, touch: Touch, start: float, second_use: bool) -> TurnLog:
-    """Push every turn through the stack. In reverse touch the head lies above the session's own context."""
-    tokens = [0.0 if s.prefix is None else float(s.prefix.tokens) for s in streams]
+    """Push every turn through the stack. In reverse touch the own context is touched first and the head of the prompt
+    last; in forward touch the other way round."""
+    tokens = [[float(head.tokens) for head in s.heads] for s in streams]
     retention = [float(s.retention) for s in streams]
-    over_private, over_head = (0, 1) if touch == "reverse" else (1, 0)
-    stack = _Stack(2 * events.shape[1])
+    levels = len(events) - 4
+    stack = _Stack((1 + levels) * events.shape[1])
     contexts, heads = _Entries(stack), _Entries(stack)
     expiry: list[tuple[float, int, float, _Entries]] = []
     rows = []
-    for i, (now, of, key, size, head) in enumerate(zip(*events.tolist(), strict=True)):
+    for i, (now, of, key, size, *chain) in enumerate(zip(*events.tolist(), strict=True)):
         while expiry and expiry[0][0] < now:
             _, position, owner, entries = heapq.heappop(expiry)
             entries.drop(owner, position)
-        length, context = tokens[int(of)], contexts.size.get(key, 0.0)
+        lengths, context = tokens[int(of)], contexts.size.get(key, 0.0)
         if now >= start:
-            above, over = contexts.above(key), heads.above(head)
-            if touch == "forward" and head >= 0:
-                above = max(above, over + length - context)  # a lost head loses the context behind it
-            rows.append((of, context, above, length, over))
-        touched = [(contexts, key, 2 * i + over_private, size)]
+            above, over = contexts.above(key), [heads.above(head) for head in chain]
+            if touch == "forward":  # a lost head loses what is behind it
+                needed = 0.0
+                for level, length in enumerate(lengths):
+                    over[level] = max(over[level], needed - length)
+                    needed = over[level] + length
+                above = max(above, needed - context)
+            rows.append((of, context, above, *lengths, *[0.0] * (levels - len(lengths)), *over))
+        touched = [(contexts, key, size)]
         if second_use and key not in contexts.size:
             contexts.size[key], touched = size, []
-        if head >= 0:
-            touched.append((heads, head, 2 * i + over_head, length))
-        for entries, owner, _, _ in touched:
+        touched += [(heads, head, length) for head, length in zip(chain, lengths, strict=False)][::-1]
+        for entries, owner, _ in touched:
             entries.drop(owner)
-        for entries, owner, position, amount in touched:
+        ordered = touched if touch == "reverse" else touched[::-1]
+        for position, (entries, owner, amount) in enumerate(ordered, (1 + levels) * i):
             entries.push(owner, position, amount)
             if retention[int(of)] < np.inf:
                 heapq.heappush(expiry, (now + retention[int(of)], position, owner, entries))
-    return TurnLog(touch, *np.array(rows).T)
+    columns = np.array(rows).T
+    return TurnLog(touch, *columns[:3], columns[3 : 3 + levels], columns[3 + levels :])
 
 
-def hit_ratio(log: TurnLog, capacity: ArrayLike, stream: int | None = None, batches: int = 20) -> HitRatio:
+def hit_ratio(
+    log: TurnLog, capacity: ArrayLike, stream: int | None = None, batches: int = 20, level: int | None = None
+) -> HitRatio:
     """Share of the reusable tokens found at each capacity, of one stream or of all, with the standard error
-    of the ratio from means over `batches` equal spans of turns."""
+    of the ratio from means over `batches` equal spans of turns. Of all shared heads together, or of those of one level
+    (0: at the beginning of the prompt)."""
     mine = slice(None) if stream is None else log.stream == stream
+    levels = slice(None) if level is None else slice(level, level + 1)
     capacity = np.atleast_1d(np.asarray(capacity, float))
-    private = _ratio(log.private[mine], log.above[mine], log.touch, capacity, batches)
-    return HitRatio(*private, *_ratio(log.prefix[mine], log.over[mine], log.touch, capacity, batches))
+    private = _ratio(log.private[None, mine], log.above[None, mine], log.touch, capacity, batches)
+    return HitRatio(*private, *_ratio(log.prefix[levels, mine], log.over[levels, mine], log.touch, capacity, batches))
 
 
 def _ratio(size: Array, above: Array, touch: Touch, capacity: Array, batches: int) -> tuple[Array, Array]:
-    """Ratio of sums and its standard error by the batch means of numerator minus ratio times denominator."""
-    room = np.minimum(capacity, 1e300)[:, None] - above
-    found = np.clip(room, 0.0, size) if touch == "reverse" else np.where(room >= size, size, 0.0)
+    """Ratio of sums, over the parts on axis 0 as well, and its standard error by the batch means of numerator minus
+    ratio times denominator."""
+    found: Array = 0.0
+    for tokens, over in zip(size, above, strict=True):
+        room = np.minimum(capacity, 1e300)[:, None] - over
+        found = found + (np.clip(room, 0.0, tokens) if touch == "reverse" else np.where(room >= tokens, tokens, 0.0))
+    size = size.sum(axis=0)
     edges = np.linspace(0, len(size), batches + 1).astype(int)[:-1]
     top, bottom = np.add.reduceat(found, edges, axis=1), np.add.reduceat(size, edges)
     ratio = top.sum(axis=1) / max(bottom.sum(), 1e-300)

@@ -22,7 +22,8 @@ _FIELDS = ("private", "private_error", "prefix", "prefix_error")
 
 
 class Verification(NamedTuple):
-    """Share of the reusable tokens found, shape (streams, capacities); nan where a stream reuses nothing.
+    """Share of the reusable tokens found, shape (streams, capacities), of shared heads (levels, streams, capacities);
+    nan where a stream reuses nothing.
 
     private, prefix: closed form; simulated_*: simulation; *_error: its standard error. turns: simulated.
     """
@@ -38,8 +39,8 @@ class Verification(NamedTuple):
     @property
     def largest_difference(self) -> float:
         """Of all shares; what the closed form is off here, the simulation's own error included."""
-        gaps = np.abs([self.private - self.simulated_private, self.prefix - self.simulated_prefix])
-        return float(np.nanmax(gaps, initial=0.0))
+        own, heads = self.private - self.simulated_private, self.prefix - self.simulated_prefix
+        return float(np.nanmax(np.abs([own, *heads]), initial=0.0))
 
 
 def verification(
@@ -54,20 +55,24 @@ def verification(
 ) -> Verification:
     """Simulate the streams (scalar parameters) once and set hits at all capacities, shape (n,), beside a closed form.
 
-    private, prefix: shares found by the closed form, (streams, n). About `turns` turns are simulated, more where
-    sessions last so long that fewer than thirty would follow each other, but never more than ten times as many.
-    10 microseconds a turn.
+    private, prefix: shares found by the closed form, (streams, n) and (levels, streams, n). About `turns` turns are
+    simulated, more where sessions last so long that fewer than thirty would follow each other, but never more than ten
+    times as many. 10 microseconds a turn.
     """
     rate = sum(float(s.arrival_rate) * float(s.turns.mean) for s in streams)
     longest = max(float(s.turns.mean) * float(s.gap.quantile(0.9)) for s in streams)
     horizon = min(max(turns / rate, SPANS * longest), 10.0 * turns / rate)
     log = simulate_sessions(streams, horizon, seed, touch, rates=rates)
-    seen = [hit_ratio(log, capacity, stream=i) for i in range(len(streams))]
-    returns = np.array([[float(s.paused_moments[1]) > 0.0] for s in streams])
-    headed = np.array([[s.prefix is not None and float(s.prefix.tokens) > 0.0] for s in streams])
-    parts = [np.stack([getattr(one, name) for one in seen]) for name in _FIELDS]
-    own, heads = (
-        [np.where(some, part, np.nan) for part in (np.asarray(closed, float), *measured)]
-        for some, closed, measured in ((returns, private, parts[:2]), (headed, prefix, parts[2:]))
+    numbers, levels = range(len(streams)), range(max(len(s.heads) for s in streams))
+    own = [hit_ratio(log, capacity, stream=i) for i in numbers]
+    heads = [[hit_ratio(log, capacity, stream=i, level=k) for i in numbers] for k in levels]
+    shape = (len(levels), len(streams), np.size(capacity))
+    some_own = [[float(s.paused_moments[1]) > 0.0] for s in streams]
+    some_heads = [[[k < len(s.heads) and float(s.heads[k].tokens) > 0.0] for s in streams] for k in levels]
+    parts = [private, *([getattr(one, name) for one in own] for name in _FIELDS[:2])]
+    head_parts = [prefix, *([[getattr(one, name) for one in row] for row in heads] for name in _FIELDS[2:])]
+    return Verification(
+        *(np.where(some_own, part, np.nan) for part in parts),
+        *(np.where(np.reshape(some_heads, (*shape[:2], 1)), np.reshape(part, shape), np.nan) for part in head_parts),
+        turns=len(log.stream),
     )
-    return Verification(*own, *heads, turns=len(log.stream))

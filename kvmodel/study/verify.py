@@ -18,32 +18,40 @@ from kvmodel.workloads.day import levels
 
 
 def verified(case: Case, tiers: Sequence[str], arm: str, turns: int = 200_000, seed: int = 1) -> Iterator[Answer]:
-    """Share of a population's own context, and of its shared prefix, found down to each tier: closed form and, with its
-    standard error, simulation. The case's numbers must be single ones. LRU only.
+    """Share of a population's own context, and of each of its shared prefixes, found down to each tier: closed form
+    and, with its standard error, simulation. The case's numbers must be single ones. LRU only.
     """
     traffic = traffic_of(case, granularity(case))
     load = load_of(case, tiers, traffic)
     pinned = sum(pinned_tokens(case, traffic).values())
     for tier, (_, share, capacity) in zip(tiers, stacks_of(case, tiers, load.active_tokens), strict=True):
         closed = hit_shares(case, traffic, share, capacity)
-        private, prefix = (np.array([[float(closed[t.name][k])] for t in traffic]) for k in (0, 1))
+        streams = streams_of(case, traffic, share)
+        prefix = np.zeros((max(len(s.heads) for s in streams), len(streams), 1))
+        for i, stream in enumerate(streams):
+            prefix[: len(stream.heads), i, 0] = closed[traffic[i].name][1 : 1 + len(stream.heads)]
         found = verification(
-            streams_of(case, traffic, share),
+            streams,
             np.array([max(float(capacity) - float(pinned), 0.0)]),
-            private,
+            [[float(closed[t.name][0])] for t in traffic],
             prefix,
             TOUCH[case.policy.touch],
             turns,
             seed,
             _rate_curve(traffic),
         )
+        own, heads = np.array(found[:3]), np.array(found[3:6])
         for i, t in enumerate(traffic):
-            for what, parts in (("own context", found[:3]), (f"shared prefix {t.prefix_name}", found[3:6])):
-                if np.isfinite(parts[0][i, 0]):
-                    for name, part in zip(("closed_form", "simulated", "standard_error"), parts, strict=True):
+            parts = [("own context", own[:, i, 0])]
+            parts += [
+                (f"shared prefix {name}", heads[:, k, i, 0]) for k, name in enumerate(t.prefixes) if k < heads.shape[1]
+            ]
+            for what, values in parts:
+                if np.isfinite(values[0]):
+                    for name, value in zip(("closed_form", "simulated", "standard_error"), values, strict=True):
                         definition = f"share of the {what} found down to this tier, {name.replace('_', ' ')}"
                         yield Answer(
-                            f"verify.{name}", float(part[i, 0]), "", definition, arm=arm, population=t.name, tier=tier
+                            f"verify.{name}", float(value), "", definition, arm=arm, population=t.name, tier=tier
                         )
 
 

@@ -40,7 +40,7 @@ def test_stack_equals_a_naive_list(touch):
     events = session_cache.sampled_events(STREAMS, horizon, np.random.default_rng(5))
     rows = naive(events, [50.0, 0.0], touch)
     assert len(rows) == len(log.stream) > 100
-    for row, size, above, over, head in zip(rows, log.private, log.above, log.over, events[4], strict=True):
+    for row, size, above, over, head in zip(rows, log.private, log.above, log.over[0], events[4], strict=True):
         assert size == pytest.approx(row[0][1])
         if head >= 0:
             assert over == pytest.approx(row[1][0], abs=1e-6)

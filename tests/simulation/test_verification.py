@@ -17,16 +17,16 @@ CAPACITY = np.array([5e3, 2e4, 8e4])
 
 
 def shares(hits):
-    return hits.private / np.maximum(hits.reusable_private, 1e-9), hits.prefix / np.maximum(hits.reusable_prefix, 1e-9)
+    return hits.private / np.maximum(hits.reusable_private, 1e-9), hits.heads / np.maximum(hits.reusable_heads, 1e-9)
 
 
 def test_differences_come_with_their_standard_errors():
     found = verification(STREAMS, CAPACITY, *shares(hit_tokens(STREAMS, CAPACITY)), turns=40_000)
     assert found.turns > 20_000 and found.private.shape == found.private_error.shape == (2, 3)
-    assert np.isnan(found.private[1]).all() and np.isnan(found.simulated_prefix[1]).all()  # one turn, no head
+    assert np.isnan(found.private[1]).all() and np.isnan(found.simulated_prefix[0, 1]).all()  # one turn, no head
     assert np.all(np.abs(found.private - found.simulated_private)[0] <= 0.015 + 3 * found.private_error[0])
     assert found.largest_difference == np.nanmax(
-        np.abs([found.private[0] - found.simulated_private[0], found.prefix[0] - found.simulated_prefix[0]])
+        np.abs([found.private[0] - found.simulated_private[0], found.prefix[0, 0] - found.simulated_prefix[0, 0]])
     )
 
 
