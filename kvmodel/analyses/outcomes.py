@@ -71,7 +71,7 @@ class Timing:
     tier_utilisation: Any
     """Of each tier's devices or links, the busier, axis 0; 0 for the GPUs' memory."""
     tier_wait: Any
-    """Mean wait before a restore, axis 0 [s]."""
+    """Mean wait that a restore would find, axis 0 [s]."""
 
 
 def turn_classes(traffic: Sequence[Traffic], ndim: int) -> list[TurnClasses]:
@@ -171,6 +171,20 @@ def _left_by_others(found: Residency, t: Traffic) -> list[Any]:
     return left[::-1]
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """What is used of every outcome, and what that takes without any wait."""
+
+    used: Any
+    """Whether each part is used, (parts, outcomes) + A."""
+    taken: list[Any]
+    """Tokens fetched from each tier [tokens]."""
+    spent: Any
+    """Fetching not hidden behind the prefill that is left [s]."""
+    won: Any
+    """Prefill saved [s]."""
+
+
 def timing_of(
     case: Case,
     o: Outcomes,
@@ -178,42 +192,101 @@ def timing_of(
     prefill: PrefillTerms,
     paths: Mapping[str, FetchTerms],
     turn_rate: Any,
-) -> Timing:
+) -> tuple[Outcomes, Timing]:
     """Use what is found up to some part, all of it, or nothing: whichever is soonest.
 
-    The waits on the paths depend on what is fetched, so the choice is made on idle paths first and again with the waits
-    of that first choice.
+    The choice is made on idle paths. Then a turn looks at the queue of each path it wants, fast to slow, and where that
+    is longer than what the fetch saves it does with the best it has without. Every outcome is split by the first path
+    that was too busy for it, if any; no path is asked for more than it carries.
     """
     whole = prefill.seconds(o.prompt, 0.0)
     saved = [prefill.saved(tokens) for tokens in np.cumsum(o.tokens, axis=0)]  # with all parts up to each
-    at = [[in_front(place == k, case.axes) for k in range(len(tiers))] for place in o.place]
-    waits: Any = np.zeros(len(tiers))
-    for _ in range(2):
-        last, spent, won = np.full(np.shape(whole), -1), np.zeros(()), np.zeros(())
-        for part, fetch in enumerate(_fetches(case, o, tiers, paths, whole, saved, waits)):
-            better = (o.tokens[part] > 0) & (fetch - saved[part] < spent - won)
-            last = np.where(better, part, last)
-            spent, won = np.where(better, fetch, spent), np.where(better, saved[part], won)
-        used = [(tokens > 0) & (last >= part) for part, tokens in enumerate(o.tokens)]
-        taken = [
-            sum(np.where(use & here[k], tokens, 0.0) for use, here, tokens in zip(used, at, o.tokens, strict=True))
-            for k in range(len(tiers))
-        ]
-        utilisation, waits = _queues(case, o, tiers, paths, taken, turn_rate)
-    in_time = spent <= (np.inf if case.slo is None else case.slo.ttft.limit)
-    timely = np.stack([use & in_time for use in used])
-    each = np.diff(np.stack(np.broadcast_arrays(*saved)), axis=0, prepend=0.0)
-    return Timing(timely, whole - won, whole - won + spent, np.where(timely, each, 0.0), utilisation, waits)
+    idle = _choice(case, o, tiers, paths, whole, saved)
+    through: Any = np.ones(np.shape(o.share))
+    branches, waits = [], []
+    utilisation, mean_wait = [np.zeros(())] * bool(tiers), [np.zeros(())] * bool(tiers)
+    for k, tier in enumerate(tiers):
+        if tier not in paths:
+            continue
+        without = _choice(case, o, tiers, {**paths, tier: None}, whole, saved)
+        patience = idle.won - idle.spent - (without.won - without.spent)
+        queue = _queue(case, o, paths[tier], idle.taken[k], patience, turn_rate)
+        joining = np.where(patience > 0, queue.joining, 1.0)
+        branches.append((through * (1 - joining), without))
+        through = through * joining
+        waits.append((k, queue.wait))
+        utilisation.append(queue.utilisation)
+        mean_wait.append(queue.mean_wait)
+    branches.append((through, idle))
+    split = [(o.share * share, chosen) for share, chosen in branches]
+    rows = np.concatenate([_some(share) + n * len(o.population) for n, (share, _) in enumerate(split)])
+    share, spent, won, used = (
+        _rows(parts, rows, axis)
+        for axis, parts in (
+            (0, [share for share, _ in split]),
+            (0, [c.spent + sum(np.where(c.taken[k] > 0, wait, 0.0) for k, wait in waits) for _, c in split]),
+            (0, [c.won for _, c in split]),
+            (1, [c.used for _, c in split]),
+        )
+    )
+    rows = rows % len(o.population)
+    each = np.diff(np.stack(np.broadcast_arrays(*saved)), axis=0, prepend=0.0)[:, rows]
+    work = whole[rows] - won
+    timely = used & (spent <= (np.inf if case.slo is None else case.slo.ttft.limit))
+    timing = Timing(timely, work, work + spent, np.where(timely, each, 0.0), _tiers(utilisation), _tiers(mean_wait))
+    return _of_rows(o, rows, share), timing
+
+
+def _choice(
+    case: Case,
+    o: Outcomes,
+    tiers: Sequence[str],
+    paths: Mapping[str, FetchTerms | None],
+    whole: Any,
+    saved: Sequence[Any],
+) -> _Choice:
+    """The soonest way on idle paths; a path of None is not to be had."""
+    last, spent, won = np.full(np.shape(whole), -1), np.zeros(()), np.zeros(())
+    for part, fetch in enumerate(_fetches(case, o, tiers, paths, whole, saved)):
+        better = (o.tokens[part] > 0) & (fetch - saved[part] < spent - won)
+        last = np.where(better, part, last)
+        spent, won = np.where(better, fetch, spent), np.where(better, saved[part], won)
+    used = np.stack([(tokens > 0) & (last >= part) for part, tokens in enumerate(o.tokens)])
+    taken = [
+        sum(
+            np.where(use & in_front(place == k, case.axes), tokens, 0.0)
+            for use, place, tokens in zip(used, o.place, o.tokens, strict=True)
+        )
+        for k in range(len(tiers))
+    ]
+    return _Choice(used, taken, spent, won)
+
+
+def _some(share: Any) -> np.ndarray:
+    """Outcomes that happen at all, at some point of the study."""
+    return np.flatnonzero(np.any(np.reshape(share, (len(share), -1)) > 0, axis=1))
+
+
+def _rows(parts: Sequence[Any], rows: np.ndarray, axis: int) -> Any:
+    """Some outcomes of several sets of them, one after the other."""
+    return np.take(np.concatenate(np.broadcast_arrays(*parts), axis=axis), rows, axis=axis)
+
+
+def _of_rows(o: Outcomes, rows: np.ndarray, share: Any) -> Outcomes:
+    return Outcomes(o.population[rows], o.returning[rows], o.place[:, rows], share, o.prompt[rows], o.tokens[:, rows])
+
+
+def _tiers(values: list[Any]) -> Any:
+    return np.stack(np.broadcast_arrays(*values)) if values else np.zeros((0,))
 
 
 def _fetches(
     case: Case,
     o: Outcomes,
     tiers: Sequence[str],
-    paths: Mapping[str, FetchTerms],
+    paths: Mapping[str, FetchTerms | None],
     whole: Any,
     saved: Sequence[Any],
-    waits: Any,
 ) -> Iterator[Any]:
     """Time to fetch all parts up to each [s]: parts that follow each other in one tier come in one go, hidden behind
     the computing that they leave."""
@@ -223,37 +296,23 @@ def _fetches(
         goes_on = in_front(place == above, case.axes)
         run, before = np.where(goes_on, run, 0.0) + tokens, np.where(goes_on, before, spent)
         spent = before
-        for k, (tier, wait) in enumerate(zip(tiers, waits, strict=True)):
+        for k, tier in enumerate(tiers):
             if tier in paths:
-                one = paths[tier].seconds(run, compute=whole - gain, wait=wait)
+                path = paths[tier]
+                one = np.inf if path is None else path.seconds(run, compute=whole - gain)
                 spent = np.where(in_front(place == k, case.axes), before + one, spent)
         above = place
         yield spent
 
 
-def _queues(
-    case: Case, o: Outcomes, tiers: Sequence[str], paths: Mapping[str, FetchTerms], taken: Sequence[Any], turn_rate: Any
-) -> tuple[Any, Any]:
-    """Utilisation and mean wait (M/G/1) of every tier: its devices serve all instances, its links one each."""
-    instances = case.deployment.instances
-    utilisation, waits = [np.zeros(())], [np.zeros(())]
-    for tier, tokens in zip(tiers, taken, strict=True):
-        if tier not in paths:
-            continue
-        path = paths[tier]
-        size = np.where(tokens > 0, path.nbytes(tokens), 0.0)
-        rate = turn_rate * np.sum(np.where(size > 0, o.share, 0.0), axis=0)
-        some = np.maximum(rate / turn_rate, 1e-30)
-        mean, square = np.sum(o.share * size, axis=0) / some, np.sum(o.share * size**2, axis=0) / some
-        scv = np.maximum(square / np.maximum(mean, 1e-30) ** 2 - 1, 0.0)
-        device, link = rate * mean / path.device_bandwidth, rate / instances * mean / path.link_bandwidth
-        utilisation.append(np.maximum(device, link))
-        waits.append(
-            np.maximum(
-                queueing.single_server_mean_wait(device, mean / path.device_bandwidth, scv),
-                queueing.single_server_mean_wait(link, mean / path.link_bandwidth, scv),
-            )
-        )
-    if not tiers:
-        return np.zeros((0,)), np.zeros((0,))
-    return np.stack(np.broadcast_arrays(*utilisation)), np.stack(np.broadcast_arrays(*waits))
+def _queue(
+    case: Case, o: Outcomes, path: FetchTerms, tokens: Any, patience: Any, turn_rate: Any
+) -> queueing.BalkingQueue:
+    """The queue of a tier: its devices serve all instances, its links one each; the busier of the two."""
+    size = np.where(tokens > 0, path.nbytes(tokens), 0.0)
+    device, link = size / path.device_bandwidth, size / path.link_bandwidth
+    at_device, at_link = o.share * turn_rate * device, o.share * turn_rate / case.deployment.instances * link
+    busier = np.sum(at_device, axis=0) >= np.sum(at_link, axis=0)
+    offered, seconds = np.where(busier, at_device, at_link), np.where(busier, device, link)
+    residual = np.sum(offered * seconds, axis=0) / np.maximum(2 * np.sum(offered, axis=0), 1e-300)
+    return queueing.balking_queue(offered, residual, patience)

@@ -259,7 +259,7 @@ def _tiers(case: Case, load: Load) -> Iterator[Answer]:
             "fetch of the typical prefix on an idle path, nothing hidden",
             tier=tier,
         )
-        yield Answer("time.fetch_wait", wait, "s", "mean wait before a fetch at the study's rate (M/G/1)", tier=tier)
+        yield Answer("time.fetch_wait", wait, "s", "mean wait that a fetch would find at the study's rate", tier=tier)
         yield Answer(
             "time.path_bandwidth", path.bandwidth, "B/s", "of one restore: smaller of devices and host links", tier=tier
         )

@@ -51,7 +51,7 @@ class Load:
     tier_utilisation: Any
     """Of each tier's devices or links, whichever is busier, axis 0; 0 for the GPUs' memory."""
     tier_wait: Any
-    """Mean wait before a restore, axis 0 [s]."""
+    """Mean wait that a restore would find, axis 0 [s]."""
     batch: Any
     """Sequences decoding at once on one instance."""
     active_tokens: Any
@@ -102,7 +102,7 @@ def load_of(
         """What is found, and so how long everything takes, beside so much active KV."""
         found = residency(case, traffic, tiers, active, known, admitted)
         outcomes = outcomes_of(classes, traffic, found)
-        timing = timing_of(case, outcomes, tiers, prefill, paths, turn_rate)
+        outcomes, timing = timing_of(case, outcomes, tiers, prefill, paths, turn_rate)
         utilisation = turn_rate / case.deployment.instances * np.sum(outcomes.share * timing.work, axis=0)
         return found, outcomes, timing, utilisation, _decoding(case, traffic, utilisation)
 

@@ -256,14 +256,14 @@ def test_nothing_said_is_nothing_reused():
     assert silent.value("reuse.ceiling", arm="all_tiers", tier="", population="chat") == pytest.approx(0, abs=1e-6)
 
 
-@pytest.mark.parametrize("arrivals", ["0.5 /s", "1.5 /s", "4 /s"])
+@pytest.mark.parametrize("arrivals", ["0.5 /s", "1.5 /s", "4 /s", "6 /s", "12 /s"])
 def test_admitting_more_never_finds_less_through_saturation(arrivals):
     """What is refused is computed again, which keeps more KV active: from an idle deployment to an overloaded one."""
     shares = np.linspace(0.02, 1.0, 50)
     sweep = {"policy.admission.probability": shares.tolist()}
     table = planned(sweep=sweep, workload__chat__arrivals=arrivals, compare=["all_tiers"])
     timely = table.value("reuse.timely", arm="all_tiers", tier="", population="")
-    assert np.all(np.diff(timely) > -1e-3), np.diff(timely).min()
+    assert np.all(np.diff(timely) > -1e-3)
 
 
 def test_more_load_never_finds_more_through_saturation():
