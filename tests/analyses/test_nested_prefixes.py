@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from kvmodel.analyses import capacity, reuse_detail, value
-from kvmodel.analyses.outcomes import NOWHERE, outcomes_of, turn_classes
+from kvmodel.analyses.outcomes import NOWHERE, Outcomes, outcomes_of, timing_of, turn_classes
 from kvmodel.analyses.plan import tiers_of
+from kvmodel.analyses.reuse import streams_of
 from kvmodel.analyses.serving import load_of
+from kvmodel.analyses.timing import fetch_terms, prefill_terms
 from kvmodel.analyses.traffic import traffic_of
 from kvmodel.study.load import parse_study
 from kvmodel.study.run import plan
@@ -90,7 +94,13 @@ def test_one_prefix_cut_in_two_changes_little_but_the_names():
     half = {"kind": "shared_prefix", "under": "system", "tokens": "1200 tokens"}
     text = STUDY.replace("tokens: 2k tokens, variants: 20", "tokens: 800 tokens, variants: 20")
     cut = plan(parse_study(text.replace("slo:", f"  more: {half}\nslo:".replace("'", ""), 1), "test.yaml", SMALL))
-    for quantity in ("reuse.ceiling", "reuse.resident", "reuse.timely", "latency.prefill_utilisation"):
+    for quantity in (
+        "reuse.ceiling",
+        "reuse.resident",
+        "reuse.timely",
+        "latency.prefill_utilisation",
+        "latency.ttft_mean",
+    ):
         for arm in ("local_reuse", "all_tiers"):
             one, two = (table.value(quantity, arm=arm, tier="", population="") for table in (whole, cut))
             assert two == pytest.approx(one, abs=0.002, rel=0.005)
@@ -102,6 +112,7 @@ def test_pinned_inner_prefixes_stay_and_those_behind_compete():
         for name in ("system", "tools"):
             assert np.allclose(load.residency.prefix[t.name][name].sum(axis=0), 1.0)
     free = loaded()[1]
+    assert [head.tokens for head in streams_of(case, load.traffic)[0].heads] == [0.0, 0.0, 5_000.0]
     deep = [float(one.residency.prefix["chat"]["repository"][0]) for one in (load, free)]
     assert 0.0 < deep[0] <= deep[1] + 0.002  # what the pinned ones hold is taken from it
     held = reuse_detail.pinned_tokens(case, load.traffic)
@@ -157,3 +168,36 @@ def test_arrays_equal_scalars(field, values):
             if row.quantity in ("reuse.ceiling", "reuse.resident", "reuse.timely"):
                 same = many.value(row.quantity, arm=row.arm, tier=row.tier, population=row.population)
                 assert np.broadcast_to(same, (2,))[i] == pytest.approx(float(row.value), rel=1e-5, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("places", "runs", "used"),
+    [
+        ((1, 1, 1), [("dram", 8_000.0, 8_000.0)], 3),  # one fetch, hidden behind what is left to compute
+        ((0, 0, 1), [("dram", 5_000.0, 8_000.0)], 3),
+        ((0, 1, 2), [("dram", 1_000.0, 3_000.0), ("nvme", 5_000.0, 8_000.0)], 3),
+        ((1, 1, 2), [("dram", 3_000.0, 3_000.0), ("nvme", 5_000.0, 8_000.0)], 3),
+        ((0, 1, NOWHERE), [("dram", 1_000.0, 3_000.0)], 2),
+    ],
+)
+def test_parts_in_one_tier_come_in_one_go(base, places, runs, used):
+    """Tokens of each run and all tokens at its end; prompts so rare that nobody waits."""
+    case, load = base
+    sizes = np.where(np.array(places) == NOWHERE, 0.0, [2_000.0, 1_000.0, 5_000.0])[:, None]
+    o = Outcomes(*np.zeros((2, 1), int), np.array(places)[:, None], np.ones(1), np.full(1, 10_000.0), sizes)
+    prefill, paths = prefill_terms(case), {tier: fetch_terms(case, tier) for tier in load.tiers[1:]}
+    found = timing_of(case, o, load.tiers, prefill, paths, 1e-12)
+    whole = prefill.seconds(10_000.0, 0.0)
+    fetch = sum(paths[tier].seconds(run, compute=whole - prefill.saved(end)) for tier, run, end in runs)
+    assert found.timely[:, 0].tolist() == [part < used for part in range(3)]
+    assert float(found.work[0]) == pytest.approx(float(whole - prefill.saved(sizes.sum())))
+    assert float((found.service - found.work)[0]) == pytest.approx(float(fetch))
+
+
+def test_a_fetch_that_loses_stops_at_the_part_before_it(base):
+    case, load = base
+    o = Outcomes(*np.zeros((2, 1), int), np.array([[1], [1], [2]]), np.ones(1), np.full(1, 9e3), np.full((3, 1), 2e3))
+    paths = {tier: fetch_terms(case, tier) for tier in load.tiers[1:]}
+    paths["nvme"] = replace(paths["nvme"], fixed=10.0)
+    found = timing_of(case, o, load.tiers, prefill_terms(case), paths, 1e-12)
+    assert found.timely[:, 0].tolist() == [True, True, False] and float(found.saved[2, 0]) == 0.0
