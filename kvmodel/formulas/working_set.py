@@ -78,8 +78,10 @@ class SharedPrefix:
         Groups are the nodes of Gauss's rule in the logarithm of the rank, with its weights, rounded to whole
         variants, as their counts: sums over the variants of any smooth function of popularity come out right.
         A group's variants stay separate objects. Total weight by the midpoint integral of x^-exponent, within
-        0.3 % of the sum from rank 4 on.
+        0.3 % of the sum from rank 4 on. Equally popular ones (exponent zero throughout) are one group.
         """
+        if not np.any(exponent):
+            return cls.uniform(tokens, variants, under)
         variants, exponent = np.broadcast_arrays(np.asarray(variants, float), np.asarray(exponent, float))
         lead = (-1,) + (1,) * variants.ndim
         node, part = (values.reshape(lead) for values in np.polynomial.legendre.leggauss(groups))
