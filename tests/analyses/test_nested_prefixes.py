@@ -181,17 +181,17 @@ def test_arrays_equal_scalars(field, values):
     ],
 )
 def test_parts_in_one_tier_come_in_one_go(base, places, runs, used):
-    """Tokens of each run and all tokens at its end; prompts so rare that nobody waits."""
+    """Tokens of each run and all tokens at its end; prompts so rare that nobody waits, the last of the outcomes."""
     case, load = base
     sizes = np.where(np.array(places) == NOWHERE, 0.0, [2_000.0, 1_000.0, 5_000.0])[:, None]
     o = Outcomes(*np.zeros((2, 1), int), np.array(places)[:, None], np.ones(1), np.full(1, 10_000.0), sizes)
     prefill, paths = prefill_terms(case), {tier: fetch_terms(case, tier) for tier in load.tiers[1:]}
-    found = timing_of(case, o, load.tiers, prefill, paths, 1e-12)
+    _, found = timing_of(case, o, load.tiers, prefill, paths, 1e-12)
     whole = prefill.seconds(10_000.0, 0.0)
     fetch = sum(paths[tier].seconds(run, compute=whole - prefill.saved(end)) for tier, run, end in runs)
-    assert found.timely[:, 0].tolist() == [part < used for part in range(3)]
-    assert float(found.work[0]) == pytest.approx(float(whole - prefill.saved(sizes.sum())))
-    assert float((found.service - found.work)[0]) == pytest.approx(float(fetch))
+    assert found.timely[:, -1].tolist() == [part < used for part in range(3)]
+    assert float(found.work[-1]) == pytest.approx(float(whole - prefill.saved(sizes.sum())))
+    assert float((found.service - found.work)[-1]) == pytest.approx(float(fetch))
 
 
 def test_a_fetch_that_loses_stops_at_the_part_before_it(base):
@@ -199,5 +199,5 @@ def test_a_fetch_that_loses_stops_at_the_part_before_it(base):
     o = Outcomes(*np.zeros((2, 1), int), np.array([[1], [1], [2]]), np.ones(1), np.full(1, 9e3), np.full((3, 1), 2e3))
     paths = {tier: fetch_terms(case, tier) for tier in load.tiers[1:]}
     paths["nvme"] = replace(paths["nvme"], fixed=10.0)
-    found = timing_of(case, o, load.tiers, prefill_terms(case), paths, 1e-12)
-    assert found.timely[:, 0].tolist() == [True, True, False] and float(found.saved[2, 0]) == 0.0
+    _, found = timing_of(case, o, load.tiers, prefill_terms(case), paths, 1e-12)
+    assert found.timely[:, -1].tolist() == [True, True, False] and float(found.saved[2, -1]) == 0.0
