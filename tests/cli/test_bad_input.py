@@ -194,6 +194,7 @@ def test_output_that_cannot_be_written(tmp_path, capsys):
     path.write_text(STUDY, encoding="utf-8")
     assert "no directory" in attempt(capsys, "plan", str(path), "-o", str(tmp_path / "nowhere" / "out.txt"))
     assert "is a directory" in attempt(capsys, "plan", str(path), "-o", str(tmp_path))
+    assert "must end in .html" in attempt(capsys, "plan", str(path), "--report", str(tmp_path / "page.pdf"))
 
 
 def test_an_existing_starter_is_not_overwritten(tmp_path, capsys):
