@@ -179,11 +179,10 @@ def hit_tokens(
         private.append((pause_weights(*_own_pause(young[id(stream)], fine)) * left).sum(axis=0))
         for level, head in enumerate(stream.heads):
             pool = sharers.pools[head]
-            pair = [
-                np.stack(left, axis=1) for left in zip(*(node.head[head, id(stream)] for node in nodes), strict=True)
-            ]
+            at_nodes = zip(*(node.head[head, id(stream)] for node in nodes), strict=True)
+            others, itself = (np.stack(left, axis=1) for left in at_nodes)
             users = [young[id(user)] for user in pool.users]
-            heads[level, i] = _prefix_hits(young[id(stream)], pool, users, times, *pair)
+            heads[level, i] = _prefix_hits(young[id(stream)], pool, users, times, others, itself)
             whole[level, i] = head.tokens * stream.turns.mean
     contexts = _stack([stream.paused_moments[1] for stream in streams], shape)
     found = np.clip(_stack(private, shape), 0.0, contexts)
@@ -199,10 +198,9 @@ def _prefix_hits(
     seen, ever = (sum(user.sessions_seen(t) for user in users) for t in (fine, _FOREVER))
     own, later_turns, total = _own_pause(stream, fine), stream.turns.mean - 1.0, 0.0
     for share, weight, *left in zip(pool.share, pool.weight, others, itself, strict=True):
-        laws = _variant_weights(own, later_turns, share * seen + 0.0 * fine, share[0] * ever)
-        total = total + weight[0] * sum(
-            (w * refined(times, tokens)).sum(axis=0) for w, tokens in zip(laws, left, strict=True)
-        )
+        since = _variant_weights(own, later_turns, share * seen + 0.0 * fine, share[0] * ever)
+        found = sum((w * refined(times, tokens)).sum(axis=0) for w, tokens in zip(since, left, strict=True))
+        total = total + weight[0] * found
     return total
 
 

@@ -158,6 +158,12 @@ def test_a_pin_is_judged_for_each_prefix_with_all_its_texts(base):
     assert 0 <= bytes_of["repository", "pin.variants"] <= 600 and 0 <= bytes_of["system", "pin.variants"] <= 20
 
 
+def test_a_prefix_of_no_tokens_is_nothing_but_its_variants():
+    table = plan(nested(workload__tools__tokens=0, compare=["all_tiers"]))
+    assert table.value("reuse.ceiling", arm="all_tiers", tier="", population="tools") == 0.0
+    assert table.value("reuse.kept", arm="all_tiers", population="repository") > 0.0
+
+
 @pytest.mark.parametrize(("field", "values"), [("tokens", ["1k tokens", "4k tokens"]), ("popularity.zipf", [0.5, 1.1])])
 def test_arrays_equal_scalars(field, values):
     """A number of an inner prefix over two values at once, and one by one."""
