@@ -2,9 +2,9 @@
 
 Question answered: which rule keeps the writes within the drives' budget, and how much effective reuse does it cost?
 
-What is not admitted leaves room to the rest, so that contexts admitted stay longer than
-before; that gain is left out, so reuse under a rule is a lower bound and its writes an upper one. Shared prefixes are
-always admitted.
+What is not admitted leaves room in the tier to the rest, so that contexts admitted stay longer; that gain is
+left out. Shared prefixes are always admitted. Rules are searched at the load under which everything is admitted; what
+each leaves of the reuse is told at the load under it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kvmodel.analyses import cost, timing
-from kvmodel.analyses.admitted import Admitted, after_uses, beyond_length, share_of, under_rule
+from kvmodel.analyses.admitted import Admitted, after_uses, beyond_length, rewrites, share_of, under_rule
 from kvmodel.analyses.outcomes import in_front
 from kvmodel.analyses.serving import Load, load_of
 from kvmodel.analyses.traffic import Traffic, size_classes
@@ -59,21 +59,6 @@ def flows(
     return written
 
 
-def rewrites(t: Traffic) -> Any:
-    """Tokens written per token created when each turn stores its whole context anew."""
-    whole = t.first.mean + t.returns * (t.context.mean + t.step.mean)
-    return whole / np.maximum(t.computed_tokens, 1e-300)
-
-
-def timely_under(load: Load, tier: str, admitted: Mapping[str, Admitted], stated: Mapping[str, Admitted]) -> Any:
-    """Effective reuse under a rule, share of prompt tokens: hits of the tier scaled, all else as it is."""
-    index = load.tiers.index(tier)
-    total = sum(found.sum(axis=0) for found in load.timely.values())
-    for t in load.traffic:
-        total = total - load.timely[t.name][index] * (1 - share_of(admitted[t.name].served, stated[t.name].served))
-    return total / load.prompt_rate
-
-
 @dataclass(frozen=True)
 class Fit:
     """A rule that keeps a tier within its budget, and what it leaves."""
@@ -97,6 +82,11 @@ def with_rule(case: Case, rule: Admission) -> Case:
     return case.changed(policy=case.policy.model_copy(update={"admission": rule}))
 
 
+def under(case: Case, load: Load, admitted: Mapping[str, Admitted]) -> Load:
+    """The load under a rule: what is refused is computed again, which also leaves less room for retained KV."""
+    return load_of(case, load.tiers, load.traffic, admitted)
+
+
 # Host bytes per second of a flow of tokens by population, and the budget, which moves with the mix of what is written.
 Judge = Callable[[Mapping[str, Any]], tuple[Any, Any]]
 
@@ -111,7 +101,7 @@ def fits(case: Case, load: Load, tier: str, judge: Judge) -> list[Fit]:
             name,
             np.where(rate <= budget * (1 + 1e-9), threshold, np.nan),
             rate,
-            timely_under(load, tier, admitted, stated),
+            under(case, load, admitted).effective_reuse,
         )
 
     def searched(name: str, rule: Callable[[Traffic, Any], Admitted], stricter: Any, laxer: Any) -> Fit:
@@ -184,7 +174,7 @@ def _by_value(case: Case, load: Load, tier: str, judge: Judge, stated: Mapping[s
         "value_per_byte",
         np.where(host <= budget * (1 + 1e-6), least, np.nan),
         host,
-        timely_under(load, tier, admitted, stated),
+        under(case, load, admitted).effective_reuse,
     )
 
 

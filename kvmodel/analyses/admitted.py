@@ -6,7 +6,7 @@ been?
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from kvmodel.analyses.traffic import Traffic, gamma_of
 from kvmodel.formulas import laws
 from kvmodel.policies.admission import Admission
+from kvmodel.system.case import Case
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Admitted:
 
 def under_rule(rule: Admission, traffic: Sequence[Traffic]) -> dict[str, Admitted]:
     """The study's own rule: a coin per context, a number of uses, a least length; taken as independent."""
-    uses = max(int(np.max(np.asarray(rule.uses))), 2 if rule.second_use else 1)
+    uses = np.maximum(np.asarray(rule.uses, float), 2.0 if rule.second_use else 1.0)
     coin, found = np.asarray(rule.probability, float), {}
     for t in traffic:
         used, long = after_uses(t, uses), beyond_length(t, rule.minimum_tokens)
@@ -37,16 +38,49 @@ def under_rule(rule: Admission, traffic: Sequence[Traffic]) -> dict[str, Admitte
     return found
 
 
-def after_uses(t: Traffic, uses: int) -> Admitted:
+def at_tier(case: Case, tier: str, traffic: Sequence[Traffic]) -> dict[str, Admitted]:
+    """The study's own rule where a tier wears; everything is let into the others."""
+    wears = case.tiers[tier].kind == "nvme"
+    return under_rule(case.policy.admission if wears else Admission(), traffic)
+
+
+def taken_share(case: Case, tier: str, traffic: Sequence[Traffic], rules: Mapping[str, Admitted]) -> Any:
+    """Share of the KV let into a tier that its write bandwidth takes, at the mean rate; what finds the staging buffers
+    full is dropped. 1 where no write bandwidth is stated. In an exclusive chain what comes down again is left out."""
+    record = case.tiers[tier]
+    if record.write_bandwidth is None:
+        return np.ones(())
+    rewritten = record.kind == "nvme" and record.layout == "rewrite"
+    growing, fixed = case.model.growing_bytes_per_token, case.model.fixed_bytes_per_sequence()
+    asked = sum(
+        rules[t.name].written
+        * t.arrivals
+        * (t.computed_tokens * (rewrites(t) if rewritten else 1.0) * growing + (1 + t.returns) * fixed)
+        for t in traffic
+    )
+    takes = np.asarray(record.write_bandwidth, float) * record.count * record.efficiency
+    return takes / np.maximum(asked * record.storage_amplification, takes)
+
+
+def rewrites(t: Traffic) -> Any:
+    """Tokens written per token created when each turn stores its whole context anew."""
+    whole = t.first.mean + t.returns * (t.context.mean + t.step.mean)
+    return whole / np.maximum(t.computed_tokens, 1e-300)
+
+
+def after_uses(t: Traffic, uses: Any) -> Admitted:
     """Blocks written at their k-th use: creation is the first, every return reads what it finds once more.
 
     A block of turn i of a session with J returns is read J - i times, so it is written when J - i >= k - 1, and served
     from its k-th read on.
     """
-    beyond = [t.sessions.turns_law.survival(m) for m in range(1, uses)]  # P(J >= m)
+    uses = np.asarray(uses, float)
+    most = np.maximum(uses - np.arange(1, int(np.max(uses))).reshape((-1,) + (1,) * uses.ndim), 0.0)  # k - m
+    beyond = [t.sessions.turns_law.survival(m) for m in range(1, len(most) + 1)]  # P(J >= m)
     m1, m2, _ = t.sessions.turns_law.factorial_moments
-    count = np.maximum(m1 - sum(beyond), 0.0)  # E (J-k+1)+
-    pairs = np.maximum(m2 / 2 - (uses - 1) * m1 + sum((uses - m) * p for m, p in enumerate(beyond, 1)), 0.0)
+    count = np.maximum(m1 - sum(p * (left > 0) for left, p in zip(most, beyond, strict=True)), 0.0)  # E (J-k+1)+
+    pairs = m2 / 2 - (uses - 1) * m1 + sum(left * p for left, p in zip(most, beyond, strict=True))
+    pairs = np.maximum(pairs, 0.0)  # E (J-k+1)+ (J-k)+ / 2
     first, step = t.first.mean, t.step.mean
     written = first * t.sessions.turns_law.survival(uses - 1) + step * count
     served = first * count + step * pairs

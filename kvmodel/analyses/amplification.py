@@ -70,10 +70,11 @@ def classes_of(case: Case, load: Load, tier: str, written: Mapping[str, Any]) ->
     prefixes = [name for name in written if name in case.prefixes]
     held = {}
     for name in prefixes:
-        tenants = max(np.max(np.asarray(t.sessions.namespaces)) for t in load.traffic if t.prefix_name == name)
-        held[name] = np.minimum(
-            case.prefixes[name].variants * tenants * np.asarray(case.prefixes[name].tokens, float), 0.5 * room
-        )
+        tenants = max(np.max(np.asarray(t.sessions.namespaces)) for t in load.traffic if name in t.prefixes)
+        tokens = np.maximum(np.asarray(case.prefixes[name].tokens, float), 1.0)  # a class needs some space
+        held[name] = case.texts(name) * tenants * tokens
+    most = np.minimum(1.0, 0.5 * room / np.maximum(sum(held.values()), 1e-300))  # half the tier, all of them together
+    held = {name: most * tokens for name, tokens in held.items()}
     left = np.maximum(room - sum(held.values()), 0.01 * room)
     rates = [np.maximum(written[t.name], 1e-300) for t in load.traffic]
     longest = left / sum(rates)  # if nothing were used again

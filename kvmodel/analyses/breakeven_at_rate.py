@@ -49,7 +49,7 @@ def _at_rate(case: Case, question: breakeven.Question) -> Iterator[Answer]:
             tier=r.tier,
             flags=_warning(r.tier, use),
         )
-        yield Answer("time.fetch_wait", wait, "s", "mean wait before a fetch at that rate (M/G/1)", tier=r.tier)
+        yield Answer("time.fetch_wait", wait, "s", "mean wait that a fetch would find at that rate", tier=r.tier)
         yield Answer(
             "breakeven.tokens",
             timing.break_even_tokens(r.prefill, r.path, wait),

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from kvmodel.analyses import capacity, cost, timing
-from kvmodel.analyses.admission import everything, fits, flows, rewrites, timely_under
-from kvmodel.analyses.admitted import under_rule
+from kvmodel.analyses.admission import everything, fits, flows
+from kvmodel.analyses.admitted import rewrites, under_rule
 from kvmodel.analyses.amplification import amplification_of, placements, rating_of
 from kvmodel.analyses.answer import Answer
 from kvmodel.analyses.reuse import rate_levels
@@ -219,7 +219,7 @@ def _varies(case: Case, load: Load, name: str) -> bool:
     """Whether the rate of a population, or of the users of a shared prefix, changes over the day."""
     if name in case.sessions:
         return bool(case.sessions[name].day)
-    return any(t.sessions.day for t in load.traffic if t.prefix_name == name)
+    return any(t.sessions.day for t in load.traffic if name in t.prefixes)
 
 
 def _busy_day(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[str, Any]) -> Any:
@@ -322,7 +322,7 @@ def _rules(case: Case, load: Load, tier: str, wear: Wear, target: Any) -> Iterat
         )
 
     written = flows(case, whole, tier, all_in, all_in)
-    most = timely_under(whole, tier, all_in, all_in)
+    most = whole.effective_reuse
     yield Answer(
         "admission.everything.write_rate",
         host_bytes(case, whole, tier, written),
@@ -337,8 +337,8 @@ def _rules(case: Case, load: Load, tier: str, wear: Wear, target: Any) -> Iterat
         name = f"admission.{fit.rule}"
         yield Answer(f"{name}.threshold", fit.threshold, unit, said, tier=tier, flags=flags)
         yield Answer(f"{name}.write_rate", fit.write_rate, "B/s", "host bytes per second under it", tier=tier)
-        yield Answer(f"{name}.timely", fit.timely, "", "effective reuse under it, at least", tier=tier)
-        yield Answer(f"{name}.lost", most - fit.timely, "", "effective reuse it costs, at most", tier=tier)
+        yield Answer(f"{name}.timely", fit.timely, "", "effective reuse under it", tier=tier)
+        yield Answer(f"{name}.lost", most - fit.timely, "", "effective reuse it costs", tier=tier)
 
 
 RULES = {

@@ -6,7 +6,7 @@ does the turn take on an idle GPU?
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,45 +31,47 @@ class TurnClasses:
     prompt: Any
     private: Any
     """Private context offered for reuse [tokens]."""
-    prefix: Any
-    """Shared prefix offered for reuse [tokens]."""
+    heads: tuple[Any, ...]
+    """Of each shared prefix offered for reuse, first to last [tokens]."""
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Every (kind of turn, place of its own context, place of its shared prefix), all on axis 0."""
+    """Every (kind of turn, place of each part of its context), outcomes on axis 0.
+
+    Parts lead where said: the shared prefixes, first to last, then the session's own context; a population with fewer
+    prefixes than others has empty parts before them. Part by part a context lies in the same tier or a slower one, or
+    is lost, so that what is found is the beginning of it.
+    """
 
     population: np.ndarray
     """Index of the population, shape (outcomes,)."""
     returning: np.ndarray
-    private_tier: np.ndarray
-    """Index of the tier the session's own context is found in, NOWHERE when it is lost."""
-    prefix_tier: np.ndarray
+    place: np.ndarray
+    """Index of the tier each part is found in, NOWHERE when it is lost or there is none, (parts, outcomes)."""
     share: Any
     """Of all turns per second."""
     prompt: Any
-    private: Any
-    """Tokens of the session's own context found [tokens]."""
-    prefix: Any
-    """Tokens of the shared prefix found [tokens]."""
+    tokens: Any
+    """Tokens of each part found, (parts, outcomes) + A [tokens]."""
 
 
 @dataclass(frozen=True)
 class Timing:
     """Per outcome (axis 0): what is used in time, GPU work, and time to first token before any wait for the GPU."""
 
-    private_timely: Any
-    prefix_timely: Any
+    timely: Any
+    """Whether each part is used, (parts, outcomes) + A."""
     work: Any
     """Prefill left to do [s]."""
     service: Any
     """Fetch with its wait, and that prefill [s]."""
     saved: Any
-    """Prefill that timely hits save, by the tier they come from: (private, prefix) [s]."""
+    """Prefill that each part saves if it is, (parts, outcomes) + A [s]."""
     tier_utilisation: Any
     """Of each tier's devices or links, the busier, axis 0; 0 for the GPUs' memory."""
     tier_wait: Any
-    """Mean wait before a restore, axis 0 [s]."""
+    """Mean wait that a restore would find, axis 0 [s]."""
 
 
 def turn_classes(traffic: Sequence[Traffic], ndim: int) -> list[TurnClasses]:
@@ -80,12 +82,13 @@ def turn_classes(traffic: Sequence[Traffic], ndim: int) -> list[TurnClasses]:
     classes = []
     for t in traffic:
         of_first = 1 / (1 + t.returns)
-        head = reusable(t.prefix_tokens, t.granularity)
         (size, share), (old, old_share), (new, new_share) = (
             tuple(in_front(part, ndim) for part in size_classes(law))
             for law in (t.sessions.first_tokens, t.context, t.sessions.new_tokens)
         )
-        classes.append(TurnClasses(t.name, False, share * of_first, size + t.prefix_tokens, 0.0 * size, head))
+        classes.append(
+            TurnClasses(t.name, False, share * of_first, size + t.prefix_tokens, 0.0 * size, t.reusable_heads)
+        )
         for value, weight in zip(new, new_share, strict=True):
             classes.append(
                 TurnClasses(
@@ -94,7 +97,7 @@ def turn_classes(traffic: Sequence[Traffic], ndim: int) -> list[TurnClasses]:
                     old_share * weight * (1 - of_first),
                     old + value + t.prefix_tokens,
                     reusable(old, t.granularity),
-                    head,
+                    t.reusable_heads,
                 )
             )
     return classes
@@ -107,47 +110,79 @@ def in_front(values: Any, ndim: int, inner: int = 1) -> np.ndarray:
 
 
 def outcomes_of(classes: Sequence[TurnClasses], traffic: Sequence[Traffic], found: Residency) -> Outcomes:
-    """Split every class by where its own context and its shared prefix are found.
+    """Split every class by where its own context and its shared prefixes are found.
 
-    A prefix is never found in a slower tier than the context behind it, which was last used no later. Without that
-    context it is found where others left it.
+    A prefix is never found in a slower tier than what comes after it, which was last used no later: it is where that
+    is, or where others left it, whichever is faster.
     """
     index = {t.name: i for i, t in enumerate(traffic)}
-    rate = [t.turn_rate for t in traffic]
-    total = sum(rate)
-    tiers = range(len(found.tiers))
-    parts: list[tuple[int, bool, int, int, Any, Any, Any, Any]] = []
+    total = sum(t.turn_rate for t in traffic)
+    levels = max(len(t.prefixes) for t in traffic)
+    labels: list[tuple[int, ...]] = []
+    amounts: list[tuple[Any, ...]] = []
     for c in classes:
         i = index[c.population]
-        share = c.share * (rate[i] / total)
-        private, prefix = found.private[c.population], _left_by_others(found, traffic[i])
-        own = [(k, private[k]) for k in tiers] if c.returning else []
-        lost = 1 - sum(probability for _, probability in own)
-        for k, probability in own:
-            faster = [(j, prefix[j]) for j in range(k)]
-            beside = [*faster, (k, 1 - sum(p for _, p in faster))]
-            parts += [(i, True, k, j, share * probability * p, c.prompt, c.private, c.prefix) for j, p in beside]
-        parts += [(i, c.returning, NOWHERE, j, share * lost * prefix[j], c.prompt, 0.0, c.prefix) for j in tiers]
-        nothing = 1 - sum(prefix[j] for j in tiers)
-        parts.append((i, c.returning, NOWHERE, NOWHERE, share * lost * nothing, c.prompt, 0.0, 0.0))
-    shape = np.broadcast_shapes(*(np.shape(amount) for p in parts for amount in p[4:]))
-    amounts = [np.concatenate([np.broadcast_to(p[k], shape) for p in parts]) for k in (4, 5, 6, 7)]
-    labels = [np.repeat(np.array([p[k] for p in parts]), shape[0]) for k in (0, 1, 2, 3)]
-    return Outcomes(labels[0], labels[1].astype(bool), labels[2], labels[3], *amounts)
+        share = c.share * (traffic[i].turn_rate / total)
+        for place, probability in _places(found, traffic[i], c.returning).items():
+            heads, own = place[:-1], place[-1]
+            tokens = [0.0 if k == NOWHERE else size for k, size in zip(heads, c.heads, strict=True)]
+            spare = levels - len(heads)
+            labels.append((i, c.returning, *[NOWHERE] * spare, *place))
+            private = 0.0 if own == NOWHERE else c.private
+            amounts.append((share * probability, c.prompt, *[0.0] * spare, *tokens, private))
+    shape = np.broadcast_shapes(*(np.shape(amount) for row in amounts for amount in row))
+    share, prompt, *tokens = (
+        np.concatenate([np.broadcast_to(amount, shape) for amount in column]) for column in zip(*amounts, strict=True)
+    )
+    population, returning, *place = (np.repeat(np.array(column), shape[0]) for column in zip(*labels, strict=True))
+    return Outcomes(population, returning.astype(bool), np.stack(place), share, prompt, np.stack(tokens))
 
 
-def _left_by_others(found: Residency, t: Traffic) -> Any:
-    """Share of the shared prefix found in each tier where the session's own context is not, axis 0 the tiers.
+def _places(found: Residency, t: Traffic, returning: bool) -> dict[tuple[int, ...], Any]:
+    """Probability of every way the parts of a context can lie: its shared prefixes, first to last, and its own."""
+    tiers = range(len(found.tiers))
+    own = {(k,): found.private[t.name][k] for k in tiers} if returning else {}
+    places = {**own, (NOWHERE,): 1 - sum(own.values())}
+    for left in reversed(_left_by_others(found, t)):
+        longer: dict[tuple[int, ...], Any] = {}
+        for place, probability in places.items():
+            faster = [k for k in tiers if place[0] == NOWHERE or k < place[0]]
+            longer |= {(k, *place): probability * left[k] for k in faster}
+            longer[place[0], *place] = probability * (1 - sum(left[k] for k in faster))
+        places = longer
+    return places
 
-    Of all turns a share w returns, and finds its prefix at least as near as its own context: with P and F the shares of
-    contexts and prefixes found down to a tier, F = w P + (1 - w P) X leaves X = (F - w P) / (1 - w P).
+
+def _left_by_others(found: Residency, t: Traffic) -> list[Any]:
+    """Share of each shared prefix, first to last, found in each tier (axis 0) where what comes after it is not.
+
+    Of all turns a share w returns, and finds the last prefix at least as near as its own context: with P and F the
+    shares of contexts and prefixes found down to a tier, F = w P + (1 - w P) X leaves X = (F - w P) / (1 - w P). The
+    prefix before it is found at least as near as this one, and so on, F in the place of w P.
     """
     if not found.tiers:
-        return found.prefix[t.name]
-    returning = t.returns / (1 + t.returns)
-    own = returning * np.cumsum(found.private[t.name], axis=0)
-    upto = np.clip((np.cumsum(found.prefix[t.name], axis=0) - own) / np.maximum(1 - own, 1e-12), 0.0, 1.0)
-    return np.diff(np.maximum.accumulate(upto, axis=0), axis=0, prepend=0.0)
+        return list(found.prefix[t.name].values())
+    behind, left = t.returns / (1 + t.returns) * np.cumsum(found.private[t.name], axis=0), []
+    for here in reversed(found.prefix[t.name].values()):
+        here = np.cumsum(here, axis=0)
+        upto = np.clip((here - behind) / np.maximum(1 - behind, 1e-12), 0.0, 1.0)
+        left.append(np.diff(np.maximum.accumulate(upto, axis=0), axis=0, prepend=0.0))
+        behind = here
+    return left[::-1]
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What is used of every outcome, and what that takes without any wait."""
+
+    used: Any
+    """Whether each part is used, (parts, outcomes) + A."""
+    taken: list[Any]
+    """Tokens fetched from each tier [tokens]."""
+    spent: Any
+    """Fetching not hidden behind the prefill that is left [s]."""
+    won: Any
+    """Prefill saved [s]."""
 
 
 def timing_of(
@@ -157,65 +192,127 @@ def timing_of(
     prefill: PrefillTerms,
     paths: Mapping[str, FetchTerms],
     turn_rate: Any,
-) -> Timing:
-    """Use all that is found, only the shared prefix, or nothing: whichever is soonest.
+) -> tuple[Outcomes, Timing]:
+    """Use what is found up to some part, all of it, or nothing: whichever is soonest.
 
-    The waits on the paths depend on what is fetched, so the choice is made on idle paths first and again with the waits
-    of that first choice.
+    The choice is made on idle paths. Then a turn looks at the queue of each path it wants, fast to slow, and where that
+    is longer than what the fetch saves it does with the best it has without. Every outcome is split by the first path
+    that was too busy for it, if any; no path is asked for more than it carries.
     """
-    saved_all, saved_head = prefill.saved(o.private + o.prefix), prefill.saved(o.prefix)
     whole = prefill.seconds(o.prompt, 0.0)
-    at_private = [in_front(o.private_tier == k, case.axes) for k in range(len(tiers))]
-    at_prefix = [in_front(o.prefix_tier == k, case.axes) for k in range(len(tiers))]
-    waits: Any = np.zeros(len(tiers))
-    for _ in range(2):
-        all_of_it, head = np.zeros(()), np.zeros(())
-        for tier, wait, own, shared in zip(tiers, waits, at_private, at_prefix, strict=True):
-            if tier not in paths:
-                continue
-            together = o.private + np.where(shared, o.prefix, 0.0)
-            one = paths[tier].seconds(o.prefix, compute=whole - saved_head, wait=wait)
-            head = np.where(shared, one, head)
-            rest = paths[tier].seconds(together, compute=whole - saved_all, wait=wait)
-            all_of_it = all_of_it + np.where(own, rest, np.where(shared, one, 0.0))
-        use_all = (o.private > 0) & (all_of_it - saved_all < np.minimum(head - saved_head, 0.0))
-        use_head = ~use_all & (o.prefix > 0) & (head < saved_head)
-        taken = [
-            np.where(own & use_all, o.private, 0.0) + np.where(shared & (use_all | use_head), o.prefix, 0.0)
-            for own, shared in zip(at_private, at_prefix, strict=True)
-        ]
-        utilisation, waits = _queues(case, o, tiers, paths, taken, turn_rate)
-    spent = np.where(use_all, all_of_it, np.where(use_head, head, 0.0))
-    in_time = spent <= (np.inf if case.slo is None else case.slo.ttft.limit)
-    work = whole - np.where(use_all, saved_all, np.where(use_head, saved_head, 0.0))
-    private, prefix = use_all & in_time, (use_all | use_head) & in_time
-    saved = (np.where(private, saved_all - saved_head, 0.0), np.where(prefix, saved_head, 0.0))
-    return Timing(private, prefix, work, work + spent, saved, utilisation, waits)
-
-
-def _queues(
-    case: Case, o: Outcomes, tiers: Sequence[str], paths: Mapping[str, FetchTerms], taken: Sequence[Any], turn_rate: Any
-) -> tuple[Any, Any]:
-    """Utilisation and mean wait (M/G/1) of every tier: its devices serve all instances, its links one each."""
-    instances = case.deployment.instances
-    utilisation, waits = [np.zeros(())], [np.zeros(())]
-    for tier, tokens in zip(tiers, taken, strict=True):
+    saved = [prefill.saved(tokens) for tokens in np.cumsum(o.tokens, axis=0)]  # with all parts up to each
+    idle = _choice(case, o, tiers, paths, whole, saved)
+    through: Any = np.ones(np.shape(o.share))
+    branches, waits = [], []
+    utilisation, mean_wait = [np.zeros(())] * bool(tiers), [np.zeros(())] * bool(tiers)
+    for k, tier in enumerate(tiers):
         if tier not in paths:
             continue
-        path = paths[tier]
-        size = np.where(tokens > 0, path.nbytes(tokens), 0.0)
-        rate = turn_rate * np.sum(np.where(size > 0, o.share, 0.0), axis=0)
-        some = np.maximum(rate / turn_rate, 1e-30)
-        mean, square = np.sum(o.share * size, axis=0) / some, np.sum(o.share * size**2, axis=0) / some
-        scv = np.maximum(square / np.maximum(mean, 1e-30) ** 2 - 1, 0.0)
-        device, link = rate * mean / path.device_bandwidth, rate / instances * mean / path.link_bandwidth
-        utilisation.append(np.maximum(device, link))
-        waits.append(
-            np.maximum(
-                queueing.single_server_mean_wait(device, mean / path.device_bandwidth, scv),
-                queueing.single_server_mean_wait(link, mean / path.link_bandwidth, scv),
-            )
+        without = _choice(case, o, tiers, {**paths, tier: None}, whole, saved)
+        patience = idle.won - idle.spent - (without.won - without.spent)
+        queue = _queue(case, o, paths[tier], idle.taken[k], patience, turn_rate)
+        joining = np.where(patience > 0, queue.joining, 1.0)
+        branches.append((through * (1 - joining), without))
+        through = through * joining
+        waits.append((k, queue.wait))
+        utilisation.append(queue.utilisation)
+        mean_wait.append(queue.mean_wait)
+    branches.append((through, idle))
+    split = [(o.share * share, chosen) for share, chosen in branches]
+    rows = np.concatenate([_some(share) + n * len(o.population) for n, (share, _) in enumerate(split)])
+    share, spent, won, used = (
+        _rows(parts, rows, axis)
+        for axis, parts in (
+            (0, [share for share, _ in split]),
+            (0, [c.spent + sum(np.where(c.taken[k] > 0, wait, 0.0) for k, wait in waits) for _, c in split]),
+            (0, [c.won for _, c in split]),
+            (1, [c.used for _, c in split]),
         )
-    if not tiers:
-        return np.zeros((0,)), np.zeros((0,))
-    return np.stack(np.broadcast_arrays(*utilisation)), np.stack(np.broadcast_arrays(*waits))
+    )
+    rows = rows % len(o.population)
+    each = np.diff(np.stack(np.broadcast_arrays(*saved)), axis=0, prepend=0.0)[:, rows]
+    work = whole[rows] - won
+    timely = used & (spent <= (np.inf if case.slo is None else case.slo.ttft.limit))
+    timing = Timing(timely, work, work + spent, np.where(timely, each, 0.0), _tiers(utilisation), _tiers(mean_wait))
+    return _of_rows(o, rows, share), timing
+
+
+def _choice(
+    case: Case,
+    o: Outcomes,
+    tiers: Sequence[str],
+    paths: Mapping[str, FetchTerms | None],
+    whole: Any,
+    saved: Sequence[Any],
+) -> _Choice:
+    """The soonest way on idle paths; a path of None is not to be had."""
+    last, spent, won = np.full(np.shape(whole), -1), np.zeros(()), np.zeros(())
+    for part, fetch in enumerate(_fetches(case, o, tiers, paths, whole, saved)):
+        better = (o.tokens[part] > 0) & (fetch - saved[part] < spent - won)
+        last = np.where(better, part, last)
+        spent, won = np.where(better, fetch, spent), np.where(better, saved[part], won)
+    used = np.stack([(tokens > 0) & (last >= part) for part, tokens in enumerate(o.tokens)])
+    taken = [
+        sum(
+            np.where(use & in_front(place == k, case.axes), tokens, 0.0)
+            for use, place, tokens in zip(used, o.place, o.tokens, strict=True)
+        )
+        for k in range(len(tiers))
+    ]
+    return _Choice(used, taken, spent, won)
+
+
+def _some(share: Any) -> np.ndarray:
+    """Outcomes that happen at all, at some point of the study."""
+    return np.flatnonzero(np.any(np.reshape(share, (len(share), -1)) > 0, axis=1))
+
+
+def _rows(parts: Sequence[Any], rows: np.ndarray, axis: int) -> Any:
+    """Some outcomes of several sets of them, one after the other."""
+    return np.take(np.concatenate(np.broadcast_arrays(*parts), axis=axis), rows, axis=axis)
+
+
+def _of_rows(o: Outcomes, rows: np.ndarray, share: Any) -> Outcomes:
+    return Outcomes(o.population[rows], o.returning[rows], o.place[:, rows], share, o.prompt[rows], o.tokens[:, rows])
+
+
+def _tiers(values: list[Any]) -> Any:
+    return np.stack(np.broadcast_arrays(*values)) if values else np.zeros((0,))
+
+
+def _fetches(
+    case: Case,
+    o: Outcomes,
+    tiers: Sequence[str],
+    paths: Mapping[str, FetchTerms | None],
+    whole: Any,
+    saved: Sequence[Any],
+) -> Iterator[Any]:
+    """Time to fetch all parts up to each [s]: parts that follow each other in one tier come in one go, hidden behind
+    the computing that they leave."""
+    run, before, spent = np.zeros(()), np.zeros(()), np.zeros(())
+    above = np.full(o.place.shape[1], NOWHERE)
+    for place, tokens, gain in zip(o.place, o.tokens, saved, strict=True):
+        goes_on = in_front(place == above, case.axes)
+        run, before = np.where(goes_on, run, 0.0) + tokens, np.where(goes_on, before, spent)
+        spent = before
+        for k, tier in enumerate(tiers):
+            if tier in paths:
+                path = paths[tier]
+                one = np.inf if path is None else path.seconds(run, compute=whole - gain)
+                spent = np.where(in_front(place == k, case.axes), before + one, spent)
+        above = place
+        yield spent
+
+
+def _queue(
+    case: Case, o: Outcomes, path: FetchTerms, tokens: Any, patience: Any, turn_rate: Any
+) -> queueing.BalkingQueue:
+    """The queue of a tier: its devices serve all instances, its links one each; the busier of the two."""
+    size = np.where(tokens > 0, path.nbytes(tokens), 0.0)
+    device, link = size / path.device_bandwidth, size / path.link_bandwidth
+    at_device, at_link = o.share * turn_rate * device, o.share * turn_rate / case.deployment.instances * link
+    busier = np.sum(at_device, axis=0) >= np.sum(at_link, axis=0)
+    offered, seconds = np.where(busier, at_device, at_link), np.where(busier, device, link)
+    residual = np.sum(offered * seconds, axis=0) / np.maximum(2 * np.sum(offered, axis=0), 1e-300)
+    return queueing.balking_queue(offered, residual, patience)

@@ -37,7 +37,7 @@ def evaluate(case: Case, arms: Sequence[str] = ARMS, target_lifetime: Any = None
         return answers
     granularity = capacity.granularity(case)
     traffic = traffic_of(case, granularity)
-    loads = {arm: load_of(case, tiers_of(case, arm), traffic) for arm in arms}
+    loads = {arm: load_of(case, tiers_of(case, arm), traffic, relapse=True) for arm in arms}
     served = [
         answer
         for arm in arms
@@ -168,13 +168,13 @@ def _workload(case: Case, load: Load) -> Iterator[Answer]:
     )
     for name, prefix in case.prefixes.items():
         tenants = max(
-            (np.max(np.asarray(t.sessions.namespaces)) for t in load.traffic if t.prefix_name == name), default=1
+            (np.max(np.asarray(t.sessions.namespaces)) for t in load.traffic if name in t.prefixes), default=1
         )
         yield Answer(
             "working_set.shared_prefix",
-            prefix.variants * tenants * np.asarray(prefix.tokens) * per_token,
+            case.texts(name) * tenants * np.asarray(prefix.tokens) * per_token,
             "B",
-            "bytes of all variants, one physical copy each per group that may share",
+            "bytes of all variants (of each variant it lies under), one physical copy each per group that may share",
             population=name,
         )
 
@@ -259,7 +259,7 @@ def _tiers(case: Case, load: Load) -> Iterator[Answer]:
             "fetch of the typical prefix on an idle path, nothing hidden",
             tier=tier,
         )
-        yield Answer("time.fetch_wait", wait, "s", "mean wait before a fetch at the study's rate (M/G/1)", tier=tier)
+        yield Answer("time.fetch_wait", wait, "s", "mean wait that a fetch would find at the study's rate", tier=tier)
         yield Answer(
             "time.path_bandwidth", path.bandwidth, "B/s", "of one restore: smaller of devices and host links", tier=tier
         )

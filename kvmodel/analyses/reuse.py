@@ -5,14 +5,14 @@ Question answered: of the reuse the workload offers, how much is resident, and i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from kvmodel.analyses.admitted import under_rule
+from kvmodel.analyses.admitted import Admitted, at_tier, taken_share
 from kvmodel.analyses.capacity import fixed_tokens, hbm_pool, stored_bytes_per_token, tier_tokens
 from kvmodel.analyses.traffic import Traffic
 from kvmodel.formulas import laws, reuse
@@ -21,6 +21,8 @@ from kvmodel.policies.eviction import eviction_rule
 from kvmodel.system.case import Case
 from kvmodel.workloads.day import levels
 
+FIRST_GROUPS, NESTED_GROUPS = 4, 2
+"""Groups of the less popular variants of a shared prefix at the head of the prompt, and under another one."""
 TOUCH = {"tail_first": "reverse", "head_first": "forward"}  # which end is evicted first -> order of touching
 
 
@@ -31,8 +33,8 @@ class Residency:
     tiers: tuple[str, ...]
     private: dict[str, Any]
     """By population: share of the private context found in each tier."""
-    prefix: dict[str, Any]
-    """By population: share of the shared prefix found in each tier."""
+    prefix: dict[str, dict[str, Any]]
+    """By population, and by name of its shared prefixes, first to last: share of it found in each tier."""
     capacity_tokens: Any
     """Tokens each tier can hold for paused KV, axis 0 the tiers [tokens]."""
 
@@ -45,9 +47,7 @@ def streams_of(case: Case, traffic: Sequence[Traffic], share: Any = 1.0) -> list
     streams = []
     retention = np.inf if case.policy.retention is None else np.asarray(case.policy.retention, float)
     for population in traffic:
-        head = None
-        if population.prefix is not None and population.prefix_name not in case.policy.pinned:
-            head = heads.setdefault(population.prefix_name, _head(population))
+        head = _last_head(population, case.policy.pinned, heads)
         agents = population.sessions.agents
         streams.append(
             reuse.SessionStream(
@@ -64,20 +64,35 @@ def streams_of(case: Case, traffic: Sequence[Traffic], share: Any = 1.0) -> list
     return streams
 
 
-def _head(population: Traffic) -> reuse.SharedPrefix:
-    """The variants of a shared prefix; groups that may not share have copies of their own."""
-    prefix, groups = population.prefix, population.sessions.namespaces
-    one = reuse.SharedPrefix.zipf(prefix.tokens, prefix.variants, prefix.popularity.zipf)
-    return reuse.SharedPrefix(one.tokens, one.share / groups, one.count * groups)
+def _last_head(
+    population: Traffic, pinned: Sequence[str], heads: dict[str, reuse.SharedPrefix]
+) -> reuse.SharedPrefix | None:
+    """The last of a population's shared prefixes behind the others, each taken from `heads` where it is there already.
+
+    Groups that may not share have copies of their own of the first, and so of all behind it. Of a pinned prefix that
+    others come after only the variants matter: it takes no room here.
+    """
+    last, groups = None, population.sessions.namespaces
+    if not set(population.prefixes) - set(pinned):
+        return None
+    for name, prefix in population.prefixes.items():
+        if name not in heads:
+            tail, copies = (FIRST_GROUPS, groups) if last is None else (NESTED_GROUPS, 1.0)
+            one = reuse.SharedPrefix.zipf(prefix.tokens, prefix.variants, prefix.popularity.zipf, tail)
+            tokens = 0.0 if name in pinned else one.tokens
+            heads[name] = reuse.SharedPrefix(tokens, one.share / copies, one.count * copies, under=last)
+        last = heads[name]
+    return last
 
 
 def pinned_tokens(case: Case, traffic: Sequence[Traffic]) -> dict[str, Any]:
     """Tokens that each pinned prefix takes from every stack it is kept in, all its variants and copies [tokens]."""
     held: dict[str, Any] = {}
     for t in traffic:
-        if t.prefix is not None and t.prefix_name in case.policy.pinned:
-            copies = np.asarray(t.prefix.variants, float) * t.sessions.namespaces
-            held[t.prefix_name] = np.maximum(held.get(t.prefix_name, 0.0), copies * t.prefix_tokens)
+        for name, prefix in t.prefixes.items():
+            if name in case.policy.pinned:
+                copies = case.texts(name) * t.sessions.namespaces
+                held[name] = np.maximum(held.get(name, 0.0), copies * np.asarray(prefix.tokens, float))
     return held
 
 
@@ -87,6 +102,7 @@ def residency(
     tiers: Sequence[str],
     active_tokens: Any,
     known: dict[str, tuple[Any, Any]] | None = None,
+    admitted: Mapping[str, Admitted] | None = None,
 ) -> Residency:
     """Residency in `tiers` (fast to slow, the GPUs' memory first) while `active_tokens` per instance are in use.
 
@@ -95,26 +111,28 @@ def residency(
     an exclusive chain adds capacities, a tier of an inclusive one holds its own. Hits of a tier are what it adds to
     the tiers above it. Zero tiers give empty shares.
     known: filled with each tier's capacity and hits, and looked up when a tier is asked about with the same capacity.
+    admitted: what is let into tiers that wear, by population; the case's own rule when absent.
     """
     stacks = stacks_of(case, tiers, active_tokens)
     private: dict[str, list[Any]] = {t.name: [] for t in traffic}
-    prefix: dict[str, list[Any]] = {t.name: [] for t in traffic}
-    best = {t.name: (0.0, 0.0) for t in traffic}
+    prefix: dict[str, dict[str, list[Any]]] = {t.name: {name: [] for name in t.prefixes} for t in traffic}
+    best = {t.name: (0.0,) * (1 + len(t.prefixes)) for t in traffic}
     for tier, (_, share, capacity) in zip(tiers, stacks, strict=True):
         found = _remembered(known, tier, capacity, partial(hit_shares, case, traffic, share, capacity))
-        admitted = _admitted(case, tier, traffic)
+        let_in = _let_in(case, tier, traffic, admitted)
         for t in traffic:
             above = best[t.name]
             # a tier below never holds less of the stack than what is above it already serves
-            part = tuple(np.maximum(f - a, 0.0) for f, a in zip(found[t.name], above, strict=True))
-            private[t.name].append(part[0] * admitted[t.name])
-            prefix[t.name].append(part[1])
+            own, *heads = (np.maximum(f - a, 0.0) for f, a in zip(found[t.name], above, strict=True))
+            private[t.name].append(own * let_in[t.name])
+            for name, part in zip(t.prefixes, heads, strict=True):
+                prefix[t.name][name].append(part)
             best[t.name] = tuple(np.maximum(f, a) for f, a in zip(found[t.name], above, strict=True))
     return Residency(
         tuple(tiers),
-        {k: _stack(v) for k, v in private.items()},
-        {k: _stack(v) for k, v in prefix.items()},
-        _stack([own for own, *_ in stacks]),
+        {k: _stack(v, case.axes) for k, v in private.items()},
+        {k: {name: _stack(parts, case.axes) for name, parts in v.items()} for k, v in prefix.items()},
+        _stack([own for own, *_ in stacks], case.axes),
     )
 
 
@@ -138,8 +156,9 @@ def _remembered(known: dict[str, tuple[Any, Any]] | None, tier: str, capacity: A
     return known[tier][1]
 
 
-def _stack(parts: list[Any]) -> Any:
-    return np.stack(np.broadcast_arrays(*parts)) if parts else np.zeros((0,))
+def _stack(parts: list[Any], ndim: int) -> Any:
+    """Tiers in front of `ndim` study axes, as many as there are even where nothing varies."""
+    return np.stack(np.broadcast_arrays(*parts, np.zeros((1,) * ndim))[:-1]) if parts else np.zeros((0,))
 
 
 def _per_instance(case: Case, tier: str) -> bool:
@@ -156,9 +175,9 @@ def _own_tokens(case: Case, tier: str, active_tokens: Any) -> Any:
 
 def hit_shares(
     case: Case, traffic: Sequence[Traffic], share: Any, capacity: Any, since: Any = np.inf
-) -> dict[str, tuple[Any, Any]]:
-    """(private, prefix) share found within a stack of `capacity` tokens, by population, when `share` of the sessions
-    reach it and it was empty `since` seconds ago.
+) -> dict[str, tuple[Any, ...]]:
+    """Share found within a stack of `capacity` tokens, by population, of its own context and of each of its shared
+    prefixes, first to last, when `share` of the sessions reach it and it was empty `since` seconds ago.
 
     Rates that change are worked out phase by phase and averaged over returns, never replaced by their mean. Pinned
     prefixes always hit, as far as they fit, and leave the others what is left of the stack.
@@ -177,14 +196,13 @@ def hit_shares(
     some = next((phase for phase in phases if phase is not None), None)
     found = {}
     for i, (t, phase) in enumerate(zip(traffic, phases, strict=True)):
-        parts = [
-            _ratio(each[i], whole[i])
-            for each, whole in ((hits.private, hits.reusable_private), (hits.prefix, hits.reusable_prefix))
+        own = _ratio(hits.private[i], hits.reusable_private[i])
+        heads = [
+            kept * np.ones_like(own) if name in held else _ratio(hits.heads[level, i], hits.reusable_heads[level, i])
+            for level, name in enumerate(t.prefixes)
         ]
-        if some is not None:
-            weight = some.time if phase is None else phase.weight
-            parts = [(weight * part).sum(axis=0) for part in parts]
-        found[t.name] = (parts[0], kept * np.ones_like(parts[1]) if t.prefix_name in held else parts[1])
+        weight = 1.0 if some is None else some.time if phase is None else phase.weight
+        found[t.name] = tuple(part if some is None else (weight * part).sum(axis=0) for part in (own, *heads))
     return found
 
 
@@ -218,8 +236,13 @@ def _ratio(part: Any, whole: Any) -> Any:
     return np.clip(np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), 0.0), 0.0, 1.0)
 
 
-def _admitted(case: Case, tier: str, traffic: Sequence[Traffic]) -> dict[str, Any]:
-    """Share of what the stack would hold that admission lets into a tier that wears; 1 elsewhere."""
-    wears = tier in case.storage_tiers and case.tiers[tier].kind == "nvme"
-    rules = under_rule(case.policy.admission, traffic)
-    return {t.name: rules[t.name].served if wears else np.ones(()) for t in traffic}
+def _let_in(
+    case: Case, tier: str, traffic: Sequence[Traffic], admitted: Mapping[str, Admitted] | None
+) -> dict[str, Any]:
+    """Share of what the stack would hold that gets into a tier: past admission where it wears, and past its writes."""
+    if tier not in case.storage_tiers:
+        return {t.name: np.ones(()) for t in traffic}
+    wears = case.tiers[tier].kind == "nvme"
+    rules = admitted if wears and admitted is not None else at_tier(case, tier, traffic)
+    taken = taken_share(case, tier, traffic, rules)
+    return {t.name: rules[t.name].served * taken for t in traffic}

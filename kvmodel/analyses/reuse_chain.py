@@ -65,8 +65,13 @@ def chain(case: Case, load: Load, arm: str) -> Iterator[Answer]:
 
 
 def _crowded(load: Load) -> tuple[str, ...]:
-    if not load.tiers or np.all(load.room):
-        return ()
-    return (
-        "overloaded: the contexts being generated do not fit the KV pool, which leaves no room for paused ones in it",
-    )
+    if load.tiers and not np.all(load.room):
+        return (
+            "overloaded: the contexts being generated do not fit the KV pool, which leaves paused ones no room in it",
+        )
+    if np.any(load.metastable):
+        return (
+            "metastable: served while warm; once the contexts being generated have filled the KV pool (a spike, a "
+            "restart), what is recomputed keeps them there until the load falls",
+        )
+    return ()

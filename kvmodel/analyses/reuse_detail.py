@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kvmodel.analyses.admitted import at_tier, taken_share
 from kvmodel.analyses.answer import Answer, Curve
 from kvmodel.analyses.capacity import granularity
 from kvmodel.analyses.outcomes import Outcomes, outcomes_of, turn_classes
@@ -59,8 +60,12 @@ def _shape_flags(case: Case, load: Load) -> Iterator[str]:
     agents = [t.sessions.agents for t in load.traffic if t.sessions.agents is not None]
     if any(np.any(np.asarray(count) / case.deployment.instances < FEWEST_AGENTS) for count in agents):
         yield f"fewer than {FEWEST_AGENTS} agents on an instance: up to 0.02 off"
-    if agents and any(t.prefix_name and t.sessions.agents is not None for t in load.traffic):
+    if agents and any(t.prefixes and t.sessions.agents is not None for t in load.traffic):
         yield "shared prefix under a fixed population: its users are thinned variant by variant, which is approximate"
+    for tier in (tier for tier in load.tiers if tier in case.storage_tiers):
+        taken = float(np.min(taken_share(case, tier, load.traffic, at_tier(case, tier, load.traffic))))
+        if taken < 1:
+            yield f"{tier}: its write bandwidth takes {taken:.0%} of what should be written; the rest never reaches it"
     if policy.pinned and load.tiers:
         held = sum(pinned_tokens(case, load.traffic).values())
         if np.any(np.asarray(load.residency.capacity_tokens[0]) < held):
@@ -81,7 +86,7 @@ def hit_ratios(case: Case, load: Load, arm: str) -> Iterator[Answer]:
     """The resident share by each definition in use, side by side; they differ by up to 20 points."""
     o = outcomes_of(turn_classes(load.traffic, case.axes), load.traffic, load.residency)
     size = np.maximum(np.asarray(granularity(case), float), 1.0)
-    found = o.private + o.prefix
+    found = o.tokens.sum(axis=0)
     yield Answer(
         "reuse.hit_ratio_tokens",
         np.sum(o.share * found, axis=0) / np.sum(o.share * o.prompt, axis=0),
@@ -112,8 +117,9 @@ def hit_ratios(case: Case, load: Load, arm: str) -> Iterator[Answer]:
     )
     missed = np.sum(o.share * o.prompt, axis=0)
     for k, tier in enumerate(load.tiers):
-        parts = ((o.private_tier, o.private), (o.prefix_tier, o.prefix))
-        here = sum(np.sum((o.share * tokens)[place == k], axis=0) for place, tokens in parts)
+        here = sum(
+            np.sum((o.share * tokens)[place == k], axis=0) for place, tokens in zip(o.place, o.tokens, strict=True)
+        )
         yield Answer(
             "reuse.hit_ratio_reached",
             here / np.maximum(missed, 1e-300),
@@ -153,15 +159,17 @@ def warm_up_curve(case: Case, load: Load, arm: str) -> Curve:
     Without queueing: hits come from pauses shorter than the time since, whatever the bandwidth.
     """
     since = SINCE.reshape((-1,) + (1,) * case.axes)
-    offered = sum(t.arrivals * (t.private_opportunity + t.prefix_opportunity) for t in load.traffic)
+    offered = {t.name: (t.private_opportunity, *t.head_opportunities) for t in load.traffic}
+    ceiling = sum(t.arrivals * sum(offered[t.name]) for t in load.traffic)
     kept: Any = 0.0
     for _, share, capacity in stacks_of(case, load.tiers, load.active_tokens):
         found = hit_shares(case, load.traffic, share, capacity, since)
         here = sum(
-            t.arrivals * (t.private_opportunity * found[t.name][0] + t.prefix_opportunity * found[t.name][1])
+            t.arrivals * tokens * part
             for t in load.traffic
+            for tokens, part in zip(offered[t.name], found[t.name], strict=True)
         )
-        kept = np.maximum(kept, here / np.maximum(offered, 1e-300))
+        kept = np.maximum(kept, here / np.maximum(ceiling, 1e-300))
     kept = np.maximum.accumulate(np.broadcast_to(kept, np.broadcast_shapes(np.shape(kept), since.shape)), axis=0)
     warm = SINCE[np.minimum(np.sum(kept < WARM * kept[-1:], axis=0), len(SINCE) - 1)]
     return Curve(
@@ -253,13 +261,10 @@ def _merged(case: Case, split: str) -> Case:
 
 
 def _found(traffic: Sequence[Traffic], found: Residency, prompt_rate: Any) -> dict[str, Any]:
-    """Share of all prompt tokens found in any tier, by population, a session's own context and its prefix apart."""
+    """Share of all prompt tokens found in any tier, by population, a session's own context and its prefixes apart."""
     parts: dict[str, Any] = {}
     for t in traffic:
-        for name, offered, share in (
-            (t.name, t.private_opportunity, found.private[t.name]),
-            (t.prefix_name, t.prefix_opportunity, found.prefix[t.name]),
-        ):
-            if name:
-                parts[name] = parts.get(name, 0.0) + t.arrivals * offered * share.sum(axis=0) / prompt_rate
+        shares = {t.name: found.private[t.name], **found.prefix[t.name]}
+        for (name, share), offered in zip(shares.items(), (t.private_opportunity, *t.head_opportunities), strict=True):
+            parts[name] = parts.get(name, 0.0) + t.arrivals * offered * share.sum(axis=0) / prompt_rate
     return parts

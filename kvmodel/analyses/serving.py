@@ -9,13 +9,14 @@ spent fetching does not occupy the GPU; a fetch that loses against recomputing i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
+from kvmodel.analyses.admitted import Admitted
 from kvmodel.analyses.capacity import fixed_tokens, hbm_pool, stored_bytes_per_token
 from kvmodel.analyses.outcomes import Outcomes, Timing, in_front, outcomes_of, timing_of, turn_classes
 from kvmodel.analyses.reuse import Residency, residency
@@ -24,6 +25,8 @@ from kvmodel.analyses.traffic import Traffic
 from kvmodel.formulas import decode, latency, queueing
 from kvmodel.system.case import Case
 
+SETTLED = 1e-3  # of the pool: a change of active KV that small moves no figure a report shows
+PASSES = 30
 NO_TIME = 1e-30  # share of its time that a saturated instance has left for decoding; not 0, so that 0 / 0 cannot arise
 
 
@@ -48,7 +51,7 @@ class Load:
     tier_utilisation: Any
     """Of each tier's devices or links, whichever is busier, axis 0; 0 for the GPUs' memory."""
     tier_wait: Any
-    """Mean wait before a restore, axis 0 [s]."""
+    """Mean wait that a restore would find, axis 0 [s]."""
     batch: Any
     """Sequences decoding at once on one instance."""
     active_tokens: Any
@@ -61,33 +64,59 @@ class Load:
     """Share of turns beyond the end-to-end limit; 0 where there is none."""
     room: Any
     """Whether the active contexts fit the KV pool."""
+    metastable: Any
+    """Whether a pool once full of active contexts would stay so: what is lost keeps up the load. False if not asked."""
     qualified: Any
     """Share of sessions all of whose turns keep all limits; nan without limits."""
 
+    @property
+    def effective_reuse(self) -> Any:
+        """Timely tokens of all populations and tiers, share of the prompt tokens."""
+        return sum(found.sum(axis=0) for found in self.timely.values()) / self.prompt_rate
 
-def load_of(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic]) -> Load:
+
+def load_of(
+    case: Case,
+    tiers: Sequence[str],
+    traffic: Sequence[Traffic],
+    admitted: Mapping[str, Admitted] | None = None,
+    relapse: bool = False,
+) -> Load:
     """Serve the traffic with the given tiers (none: no reuse at all; the first is the GPUs' memory).
 
-    Active KV competes with retained KV for the GPUs' memory, and hits decide how much is active; two passes settle
-    it: the first with the least prefill the workload allows, the second with the hits of the first.
+    Active KV competes with retained KV for the GPUs' memory, and what is found decides how much is active: more active
+    KV leaves less room, finds less, prefills longer and is active longer. From the least prefill the workload allows
+    the passes rise to the least fixed point, which a warm deployment holds. Where none leaves room, at and beyond
+    saturation, active KV fills the memory: retained KV has none of it.
+    admitted: what is let into tiers that wear, by population; the case's own rule when absent.
+    relapse: also look whether a full memory would stay full.
     """
     prefill = prefill_terms(case)
     classes = turn_classes(traffic, case.axes)
     paths = {tier: fetch_terms(case, tier) for tier in tiers if tier in case.storage_tiers}
     turn_rate = sum(t.turn_rate for t in traffic)
-    least = least_utilisation(case, traffic, prefill, bool(tiers))
-    active = _decoding(case, traffic, least).tokens
-    known: dict[str, tuple[Any, Any]] = {}
-    for _ in range(2 if tiers else 1):
-        found = residency(case, traffic, tiers, active, known)
-        outcomes = outcomes_of(classes, traffic, found)
-        timing = timing_of(case, outcomes, tiers, prefill, paths, turn_rate)
-        utilisation = turn_rate / case.deployment.instances * np.sum(outcomes.share * timing.work, axis=0)
-        decoding = _decoding(case, traffic, utilisation)
-        # an overloaded instance has no steady state; its residency is told as if the load could be served
-        active = np.where(np.isfinite(decoding.tokens), decoding.tokens, active)
     pool = hbm_pool(case).nbytes / stored_bytes_per_token(case, next(iter(case.tiers)))
+    known: dict[str, tuple[Any, Any]] = {}
+
+    def beside(active: Any) -> tuple[Residency, Outcomes, Timing, Any, _Decoding]:
+        """What is found, and so how long everything takes, beside so much active KV."""
+        found = residency(case, traffic, tiers, active, known, admitted)
+        outcomes = outcomes_of(classes, traffic, found)
+        outcomes, timing = timing_of(case, outcomes, tiers, prefill, paths, turn_rate)
+        utilisation = turn_rate / case.deployment.instances * np.sum(outcomes.share * timing.work, axis=0)
+        return found, outcomes, timing, utilisation, _decoding(case, traffic, utilisation)
+
+    decoding = _decoding(case, traffic, least_utilisation(case, traffic, prefill, bool(tiers)))
+    active: Any = np.zeros(())
+    settled = np.zeros((), bool)
+    for _ in range(PASSES):
+        active = np.where(settled, active, np.minimum(decoding.tokens, pool))
+        found, outcomes, timing, utilisation, decoding = beside(active)
+        settled = np.minimum(decoding.tokens, pool) - active <= SETTLED * pool
+        if np.all(settled):
+            break
     room = decoding.tokens <= pool
+    metastable = room & (beside(pool)[-1].tokens > pool) if relapse and tiers else np.zeros((), bool)
     times = _in_time(case, traffic, outcomes, timing, utilisation, decoding)
     opportunity, resident, timely = _chain(traffic, outcomes, timing, len(tiers), turn_rate)
     return Load(
@@ -100,8 +129,8 @@ def load_of(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic]) -> Loa
         timely=timely,
         saved_seconds=turn_rate
         * sum(
-            _by_tier(outcomes.share * saved, tier, len(tiers))
-            for saved, tier in zip(timing.saved, (outcomes.private_tier, outcomes.prefix_tier), strict=True)
+            _by_tier(outcomes.share * saved, place, len(tiers))
+            for saved, place in zip(timing.saved, outcomes.place, strict=True)
         ),
         prompt_rate=sum(t.arrivals * t.prompt_tokens for t in traffic),
         prefill_utilisation=utilisation,
@@ -111,6 +140,7 @@ def load_of(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic]) -> Loa
         active_tokens=active,
         tpot=decoding.step,
         room=room,
+        metastable=metastable,
         ttft_mean=times.ttft_mean,
         ttft_exceedance=times.late,
         tpot_exceedance=times.slow,
@@ -129,19 +159,17 @@ def _by_tier(amount: Any, tier: np.ndarray, tiers: int) -> Any:
 def _chain(
     traffic: Sequence[Traffic], o: Outcomes, timing: Timing, tiers: int, turn_rate: Any
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Opportunity, resident and timely tokens per second by population; a session's own context and its shared prefix
-    are two populations."""
+    """Opportunity, resident and timely tokens per second by population; a session's own context and each of its shared
+    prefixes are populations."""
     opportunity: dict[str, Any] = {}
     resident: dict[str, Any] = {}
     timely: dict[str, Any] = {}
     for i, t in enumerate(traffic):
         mine = o.population == i
-        parts = (
-            (t.name, t.private_opportunity, o.private, o.private_tier, timing.private_timely),
-            (t.prefix_name, t.prefix_opportunity, o.prefix, o.prefix_tier, timing.prefix_timely),
-        )
-        for name, offered, found, tier, used in parts[: 1 + bool(t.prefix_name)]:
-            tokens, here = turn_rate * (o.share * found)[mine], tier[mine]
+        offers = {t.name: t.private_opportunity, **dict(zip(t.prefixes, t.head_opportunities, strict=True))}
+        parts = [-1, *range(-len(offers), -1)]  # the own context is the last part, its prefixes those before it
+        for (name, offered), part in zip(offers.items(), parts, strict=True):
+            tokens, here, used = turn_rate * (o.share * o.tokens[part])[mine], o.place[part, mine], timing.timely[part]
             opportunity[name] = opportunity.get(name, 0.0) + t.arrivals * offered
             resident[name] = resident.get(name, 0.0) + _by_tier(tokens, here, tiers)
             timely[name] = timely.get(name, 0.0) + _by_tier(tokens * used[mine], here, tiers)
@@ -152,7 +180,7 @@ def least_utilisation(case: Case, traffic: Sequence[Traffic], prefill: PrefillTe
     """Prefill utilisation if every opportunity were found at once, or none [-]."""
     rates = {t.name: t.turn_rate for t in traffic}
     work = sum(
-        rates[c.population] * np.sum(c.share * prefill.seconds(c.prompt, (c.private + c.prefix) * reuse), axis=0)
+        rates[c.population] * np.sum(c.share * prefill.seconds(c.prompt, (c.private + sum(c.heads)) * reuse), axis=0)
         for c in turn_classes(traffic, case.axes)
     )
     return work / case.deployment.instances

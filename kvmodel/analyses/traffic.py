@@ -5,7 +5,8 @@ Question answered: how much reuse does the workload offer, before any capacity o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,8 +28,8 @@ class Traffic:
 
     name: str
     sessions: Sessions
-    prefix_name: str
-    prefix: SharedPrefix | None
+    prefixes: Mapping[str, SharedPrefix]
+    """The shared prefixes at the head of its prompts, by name, first to last."""
     granularity: Any
     """Tokens between two points where a cached prefix can end (blocks, state checkpoints)."""
 
@@ -49,8 +50,16 @@ class Traffic:
 
     @cached_property
     def prefix_tokens(self) -> Any:
-        """Length of the shared prefix at the head of every prompt [tokens]."""
-        return np.asarray(self.prefix.tokens, float) if self.prefix else np.zeros(())
+        """Length of all shared prefixes at the head of every prompt [tokens]."""
+        return sum((np.asarray(prefix.tokens, float) for prefix in self.prefixes.values()), np.zeros(()))
+
+    @cached_property
+    def reusable_heads(self) -> tuple[Any, ...]:
+        """Tokens of each shared prefix that whole blocks cover, first to last; a block over the border of two belongs
+        to the later one [tokens]."""
+        ends = list(itertools.accumulate(np.asarray(prefix.tokens, float) for prefix in self.prefixes.values()))
+        covered = [reusable(end, self.granularity) for end in ends]
+        return tuple(upto - before for before, upto in itertools.pairwise([np.zeros(()), *covered]))
 
     @cached_property
     def first(self) -> laws.Law:
@@ -88,9 +97,10 @@ class Traffic:
         return self.returns * reusable(self.context.mean, self.granularity)
 
     @cached_property
-    def prefix_opportunity(self) -> Any:
-        """Shared-prefix tokens of a session's prompts; computed before by someone who may share them."""
-        return (1 + self.returns) * reusable(self.prefix_tokens, self.granularity)
+    def head_opportunities(self) -> tuple[Any, ...]:
+        """Tokens of each shared prefix in a session's prompts, first to last; computed before by someone who may share
+        them."""
+        return tuple((1 + self.returns) * tokens for tokens in self.reusable_heads)
 
     @cached_property
     def prompt_tokens(self) -> Any:
@@ -151,8 +161,4 @@ def typical_turn(traffic: Sequence[Traffic]) -> tuple[Any, Any]:
 
 def traffic_of(case: Case, granularity: Any) -> list[Traffic]:
     """The populations of sessions of a case."""
-    found = []
-    for name, sessions in case.sessions.items():
-        prefix_name, prefix = case.prefix_of(name) or ("", None)
-        found.append(Traffic(name, sessions, prefix_name, prefix, granularity))
-    return found
+    return [Traffic(name, sessions, case.prefixes_of(name), granularity) for name, sessions in case.sessions.items()]

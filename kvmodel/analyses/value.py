@@ -5,7 +5,7 @@ Question answered: whose KV deserves the bytes of each tier first?
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from kvmodel.analyses.answer import Answer
 from kvmodel.analyses.retention import Stay, rent_per_byte, returning, stays_of
 from kvmodel.analyses.serving import Load, load_of
 from kvmodel.analyses.traffic import Traffic
-from kvmodel.formulas import retention
+from kvmodel.formulas import retention, working_set
 from kvmodel.system.case import Case
+from kvmodel.workloads.shared_prefix import SharedPrefix
 
 STEP = 1.1  # of capacity, to see what another byte is worth
 FIRST_BYTES = 2.0**30  # of a tier that has none yet [B]
@@ -109,18 +110,19 @@ def _pins(case: Case, load: Load, marginal: dict[str, Any]) -> Iterator[Answer]:
     """Pinning the variants of a shared prefix in a tier: which pay, what they win and what they take.
 
     Without a pin a variant that is not found here is fetched from the tiers below, where they hold it, or computed
-    again.
+    again. What it lies under is taken as pinned already.
     """
     terms, second = timing.prefill_terms(case), cost.gpu_cost_rate(case) / case.deployment.instances
     for name, prefix in case.prefixes.items():
-        users = [t for t in load.traffic if t.prefix_name == name]
+        users = [t for t in load.traffic if name in t.prefixes]
         if not users:
             continue
-        share = _popularity(int(prefix.variants), prefix.popularity.zipf, case.axes)
+        share, count = _popularity(list(case.chain(name).values()), case.axes)
         rate = share * sum(t.turn_rate for t in users)
-        found = np.cumsum(load.residency.prefix[users[0].name], axis=0)
-        hits = [_hit_of_each(share, found[k]) for k in range(len(load.tiers))]
-        again = terms.saved(prefix.tokens)
+        found = np.cumsum(load.residency.prefix[users[0].name][name], axis=0)
+        hits = [_hit_of_each(share, count, found[k]) for k in range(len(load.tiers))]
+        upto = sum(np.asarray(one.tokens, float) for one in case.chain(name).values())
+        again = terms.saved(upto) - terms.saved(upto - prefix.tokens)
         fetches = [
             np.minimum(timing.fetch_terms(case, tier).seconds(prefix.tokens), again)
             if tier in case.storage_tiers
@@ -136,12 +138,12 @@ def _pins(case: Case, load: Load, marginal: dict[str, Any]) -> Iterator[Answer]:
             nbytes = np.asarray(prefix.tokens, float) * capacity.stored_bytes_per_token(case, tier)
             price = np.maximum(marginal[tier], rent_per_byte(case, tier))
             gain = retention.pinning_gain(rate, np.maximum(miss, 0.0), hits[k], nbytes, price)
-            pays = gain > 0
+            pays = count * (gain > 0)
             where = {"population": name, "tier": tier}
             yield Answer("pin.variants", np.sum(pays, axis=0), "", "variants worth pinning", **where)
             yield Answer(
                 "pin.gain",
-                np.sum(np.maximum(gain, 0.0), axis=0),
+                np.sum(pays * gain, axis=0),
                 "USD/s",
                 "what pinning them wins, less rent or what the bytes would save others, whichever is more",
                 **where,
@@ -155,22 +157,29 @@ def _pins(case: Case, load: Load, marginal: dict[str, Any]) -> Iterator[Answer]:
                 **where,
             )
             yield Answer("pin.gain_of_hottest", gain[0], "USD/s", "pinning the most popular variant alone", **where)
-            yield Answer("pin.gain_of_all", np.sum(gain, axis=0), "USD/s", "pinning every variant", **where)
+            yield Answer("pin.gain_of_all", np.sum(count * gain, axis=0), "USD/s", "pinning every variant", **where)
 
 
-def _popularity(variants: int, zipf: Any, axes: int) -> np.ndarray:
-    """Share of requests of each variant, most popular first, (variants,) + A."""
-    rank = np.arange(1.0, variants + 1).reshape((-1,) + (1,) * axes)
-    weight = rank ** -np.asarray(zipf, float)
-    return weight / np.sum(weight, axis=0)
+def _popularity(chain: Sequence[SharedPrefix], axes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Share of requests of each variant of the last of some prefixes under each other, most popular first, and number
+    of variants as popular, (variants,) + A. A prefix that lies under another has groups of variants."""
+    last = None
+    for prefix in chain:
+        rank = np.arange(1.0, int(prefix.variants) + 1).reshape((-1,) + (1,) * axes)
+        zipf = np.asarray(prefix.popularity.zipf, float)
+        if last is None:
+            last = working_set.SharedPrefix.explicit(prefix.tokens, rank**-zipf)
+        else:
+            last = working_set.SharedPrefix.zipf(prefix.tokens, prefix.variants, zipf, under=last)
+    return last.paths(axes)
 
 
-def _hit_of_each(share: np.ndarray, mean_hit: Any) -> np.ndarray:
+def _hit_of_each(share: np.ndarray, count: np.ndarray, mean_hit: Any) -> np.ndarray:
     """Hit probability of each variant under LRU, 1 - exp(-share x), x such that the mean over requests is as known."""
     low, high = -20.0 + 0.0 * np.asarray(mean_hit), 60.0 + 0.0 * np.asarray(mean_hit)
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
-        short = np.sum(share * -np.expm1(-share * np.exp(middle)), axis=0) < mean_hit
+        short = np.sum(count * share * -np.expm1(-share * np.exp(middle)), axis=0) < mean_hit
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     return -np.expm1(-share * np.exp(low))
 

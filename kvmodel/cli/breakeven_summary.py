@@ -27,6 +27,68 @@ SHARES = ("load.tier_utilisation", "breakeven.utilisation", "breakeven.timely", 
 EVERY = 4  # of the points of the curve over prefix lengths that are printed
 
 
+# name of the curve, title, head of its first column, title and quantity of the others, every how many points
+CURVES: tuple[tuple[str, str, str, tuple[tuple[str, str], ...], int], ...] = (
+    (
+        "prefix",
+        "Over the length of the prefix: recompute, and fetch on an idle and a busy path",
+        "prefix",
+        (
+            ("recompute", "time.recompute"),
+            ("idle", "time.fetch"),
+            ("50 % busy", "time.fetch_at_50%"),
+            ("90 % busy", "time.fetch_at_90%"),
+        ),
+        EVERY,
+    ),
+    (
+        "load",
+        "Shortest prefix worth fetching under load, and fetches in time (path so busy)",
+        "use",
+        (
+            ("path busy", "breakeven.tokens_busy_path"),
+            ("GPUs busy", "breakeven.tokens_busy_gpu"),
+            ("all counted", "breakeven.tokens_all_counted"),
+            ("in time", "breakeven.timely"),
+            ("prefetched", "breakeven.timely_prefetched"),
+        ),
+        1,
+    ),
+    (
+        "queue",
+        "Shortest prefix worth fetching behind a queue",
+        "ahead",
+        (("restores", "breakeven.tokens_behind_restores"), ("prompts", "breakeven.tokens_behind_prompts")),
+        1,
+    ),
+    (
+        "position",
+        "Block by block along the prefix, fixed cost apart",
+        "from",
+        (("compute", "time.compute_block"), ("fetch", "time.fetch_block")),
+        3,
+    ),
+    (
+        "burst",
+        "So many at once on one instance, mean finish (and of the last)",
+        "at once",
+        (("recompute", "time.recompute_burst"), ("fetch", "time.fetch_burst"), ("last", "time.fetch_burst_last")),
+        1,
+    ),
+    (
+        "stores",
+        "Wait of a restore when stores use the path as well",
+        "stores",
+        (
+            ("mixed", "time.wait_with_stores"),
+            ("restores first", "time.wait_before_stores"),
+            ("stores then", "time.store_wait"),
+        ),
+        1,
+    ),
+)
+
+
 def summary_text(table: Table) -> str:
     """Sentences, numbers per tier, curves, and the two transfers that are not reuse."""
     lines = [str(table.about["name"]), "", *(f"* {sentence}" for sentence in sentences(table))]
@@ -35,12 +97,7 @@ def summary_text(table: Table) -> str:
     for block in (
         _tiers(first),
         _at_rate(first),
-        _prefix(table),
-        _load(table),
-        _queue(table),
-        _positions(table),
-        _burst(table),
-        _stores(table),
+        *(_curve(table, *curve) for curve in CURVES),
         _not_reuse(first),
     ):
         lines += ["", *block] if block else []
@@ -86,7 +143,7 @@ def _at_rate(rows: Table) -> list[str]:
 
 
 def _curve(
-    table: Table, name: str, title: str, head: str, quantities: Sequence[tuple[str, str]], every: int = 1
+    table: Table, name: str, title: str, head: str, quantities: Sequence[tuple[str, str]], every: int
 ) -> list[str]:
     """One line per point of a curve; one column per quantity and tier."""
     curve = table.curves[name]
@@ -98,83 +155,6 @@ def _curve(
         if i % every == 0
     ]
     return [title, *grid([head, *(label for label, _ in columns)], body)]
-
-
-def _prefix(table: Table) -> list[str]:
-    return _curve(
-        table,
-        "prefix",
-        "Over the length of the prefix: recompute, and fetch on an idle and a busy path",
-        "prefix",
-        (
-            ("recompute", "time.recompute"),
-            ("idle", "time.fetch"),
-            ("50 % busy", "time.fetch_at_50%"),
-            ("90 % busy", "time.fetch_at_90%"),
-        ),
-        EVERY,
-    )
-
-
-def _load(table: Table) -> list[str]:
-    return _curve(
-        table,
-        "load",
-        "Shortest prefix worth fetching under load, and fetches in time (path so busy)",
-        "use",
-        (
-            ("path busy", "breakeven.tokens_busy_path"),
-            ("GPUs busy", "breakeven.tokens_busy_gpu"),
-            ("all counted", "breakeven.tokens_all_counted"),
-            ("in time", "breakeven.timely"),
-            ("prefetched", "breakeven.timely_prefetched"),
-        ),
-    )
-
-
-def _queue(table: Table) -> list[str]:
-    return _curve(
-        table,
-        "queue",
-        "Shortest prefix worth fetching behind a queue",
-        "ahead",
-        (("restores", "breakeven.tokens_behind_restores"), ("prompts", "breakeven.tokens_behind_prompts")),
-    )
-
-
-def _positions(table: Table) -> list[str]:
-    return _curve(
-        table,
-        "position",
-        "Block by block along the prefix, fixed cost apart",
-        "from",
-        (("compute", "time.compute_block"), ("fetch", "time.fetch_block")),
-        3,
-    )
-
-
-def _burst(table: Table) -> list[str]:
-    return _curve(
-        table,
-        "burst",
-        "So many at once on one instance, mean finish (and of the last)",
-        "at once",
-        (("recompute", "time.recompute_burst"), ("fetch", "time.fetch_burst"), ("last", "time.fetch_burst_last")),
-    )
-
-
-def _stores(table: Table) -> list[str]:
-    return _curve(
-        table,
-        "stores",
-        "Wait of a restore when stores use the path as well",
-        "stores",
-        (
-            ("mixed", "time.wait_with_stores"),
-            ("restores first", "time.wait_before_stores"),
-            ("stores then", "time.store_wait"),
-        ),
-    )
 
 
 def _not_reuse(rows: Table) -> list[str]:

@@ -117,7 +117,7 @@ def _rules(rows: Table, tier: str) -> list[str]:
         )
     return [
         f"Rules of admission into {tier} that fit its budget",
-        *grid(["rule", "threshold", "writes", "effective reuse", "lost at most"], body),
+        *grid(["rule", "threshold", "writes", "effective reuse", "lost"], body),
     ]
 
 

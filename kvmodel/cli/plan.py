@@ -8,6 +8,7 @@ import typer
 
 from kvmodel.cli import options
 from kvmodel.cli.exit_status import ExitStatus
+from kvmodel.errors import KvmodelError
 
 
 def plan_command(
@@ -80,6 +81,8 @@ def plan(
     if report is not None:
         from kvmodel.report.bundle import require_report_extra
 
+        if not report.lower().endswith((".html", ".htm")):
+            raise KvmodelError(f"--report {report}: the name must end in .html")
         require_report_extra()  # before the long work, not after it
     loaded = load_study(study, dict(parse_assignment(text) for text in assignments))
     table = run_plan(

@@ -18,7 +18,8 @@ def summary_text(table: Table) -> str:
     if table.axes:
         sizes = [(len(axis.values), "draws" if axis.is_draws else f"of {axis.name}") for axis in table.axes]
         over = " x ".join(f"{size:,} {what}" for size, what in sizes)
-        lines += ["", f"All numbers are medians over {over}; in brackets the range of 5 to 95 % of the points."]
+        many = f"All numbers are medians over {over}; in brackets the range of 5 to 95 % of the points."
+        lines += ["", many if any(size > 1 for size, _ in sizes) else "All numbers are those of one draw."]
     for case in cases(table):
         rows = table.select(case=case)
         if len(cases(table)) > 1:

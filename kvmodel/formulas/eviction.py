@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kvmodel.formulas.reuse import HitTokens, Touch
-from kvmodel.formulas.working_set import SessionStream, shared_pools, variant_groups
+from kvmodel.formulas.working_set import SessionStream, shared_pools
 
 __all__ = ["ideal_hit_tokens"]
 
@@ -44,21 +44,27 @@ def ideal_hit_tokens(
     held = sum(
         stream.arrival_rate * stream.paused_moments[1] * _bridged(stream.outlasting(kept), times) for stream in streams
     )
-    prefix: list[Array] = [np.zeros_like(times) for _ in streams]
+    heads = [[np.zeros_like(times) for _ in streams] for _ in range(max(len(stream.heads) for stream in streams))]
     for pool, users in shared_pools(streams):
         seen = sum(user.sessions_seen(kept) for user in users)
-        for share, count in zip(*(variant_groups(v, len(shape)) for v in (pool.share, pool.count)), strict=True):
+        prefix = heads[len(pool.chain) - 1]
+        for share, count in zip(*pool.paths(len(shape)), strict=True):
             quiet = np.exp(-share * seen)
             for i, stream in enumerate(streams):
-                if stream.prefix is pool:
+                if pool in stream.heads:
                     for turns, left in ((1.0, quiet), (stream.turns.mean - 1.0, quiet * stream.outlasting(kept))):
                         tokens = pool.tokens * share * count * turns
                         prefix[i] = prefix[i] + tokens * (1.0 - left)
                         held = held + stream.arrival_rate * tokens * _bridged(left, times)
-    found = [[_at(values, held, capacity, shape) for values in part] for part in (private, prefix)]
-    whole = [0.0 if s.prefix is None else s.prefix.tokens * s.turns.mean for s in streams]
-    ceilings = [[stream.paused_moments[1] for stream in streams], whole]
-    return HitTokens(*(np.stack([np.broadcast_to(v, shape) for v in part]) for part in (*found, *ceilings)))
+    found = np.stack([_at(values, held, capacity, shape) for values in private])
+    contexts = np.stack([np.broadcast_to(stream.paused_moments[1], shape) for stream in streams])
+    left, whole = np.zeros((2, len(heads), len(streams), *shape))
+    for level, part in enumerate(heads):
+        for i, stream in enumerate(streams):
+            if level < len(stream.heads):
+                left[level, i] = _at(part[i], held, capacity, shape)
+                whole[level, i] = stream.heads[level].tokens * stream.turns.mean
+    return HitTokens(found, left, contexts, whole)
 
 
 def _bridged(survival: Array, times: Array) -> Array:

@@ -10,13 +10,17 @@ arrivals and service, Wq mean wait before service.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincc, gammaln, lambertw, xlogy
 
 __all__ = [
+    "BalkingQueue",
     "allen_cunneen_mean_wait",
     "allen_cunneen_valid",
+    "balking_queue",
     "batch_mean_wait",
     "burst_mean_seconds",
     "burst_seconds",
@@ -41,6 +45,7 @@ __all__ = [
     "wait_probability",
 ]
 
+LEAST_RESIDUAL = 1e-12  # [s], stands for none
 SERIES_SERVICES = 12.0  # beyond so many service times the dominant pole of M/D/1 is exact to 1e-9 and the series is not
 
 
@@ -69,6 +74,66 @@ def single_server_mean_wait(utilisation: ArrayLike, mean_service: ArrayLike, ser
     """
     rho = np.asarray(utilisation, float)
     return _per_idle(rho * (1.0 + np.asarray(service_scv, float)) / 2.0 * mean_service, rho)
+
+
+class BalkingQueue(NamedTuple):
+    """A queue that whoever finds it too long leaves alone; kinds of jobs on axis 0, shape (kinds,) + A."""
+
+    joining: NDArray  # share of the jobs of each kind that find little enough work before them [0-1]
+    wait: NDArray  # mean wait of those of each kind that join [s]
+    mean_wait: NDArray  # mean work found, whoever looks, shape A [s]
+    utilisation: NDArray  # of the server by those who join, shape A [0-1]
+
+
+def balking_queue(offered: ArrayLike, residual: ArrayLike, patience: ArrayLike) -> BalkingQueue:
+    """One FCFS server whose jobs look at the work before them and go elsewhere if it exceeds their patience.
+
+        f(w) = P0 r(0)/m exp( int_0^w (r(u) - 1)/m du ),   r(w) = sum_i offered_i 1(patience_i > w)
+
+    is the density of the work found, P0 the probability of none. "Fetch if sooner" is such a queue: a fetch is made if
+    its wait is shorter than what it saves. Offers beyond 1 are no trouble: the queue stops growing where the last
+    patience ends.
+
+    offered   lambda_i E[S_i], utilisation each kind would add, (kinds,) + A [0-1 and beyond]
+    residual  m = E[S^2] / (2 E[S]) over all jobs, shape A [s]
+    patience  (kinds,) + A, finite [s]; a kind with 0 or less never joins
+    Exact for exponential service (level crossing: f' = (lambda(w) - 1/m) f); otherwise the exponential shape with the
+    right mean where patience has no end, M/G/1. No offers wait 0. Source: derived here; Baccelli, Boyer and Hebuterne,
+    Single-server queues with impatient customers, Advances in Applied Probability 16 (1984), for one patience.
+    """
+    offered, patience = np.broadcast_arrays(np.asarray(offered, float), np.asarray(patience, float))
+    m = np.maximum(np.asarray(residual, float), LEAST_RESIDUAL)
+    patience = np.maximum(patience, 0.0)
+    order = np.argsort(patience, axis=0)
+    ends = np.take_along_axis(patience, order, axis=0)
+    each = np.take_along_axis(np.where(patience > 0, offered, 0.0), order, axis=0)
+    begins = np.concatenate([np.zeros_like(ends[:1]), ends[:-1]])
+    length = ends - begins
+    staying = np.cumsum(each[::-1], axis=0)[::-1]  # r on the stretch that ends at this patience
+    climb = (staying - 1.0) / m * length
+    after = np.cumsum(climb, axis=0)
+    before = np.concatenate([np.zeros_like(after[:1]), after[:-1]])
+    top = np.max(np.maximum(after, 0.0), axis=0)  # taken out of all exponents, so that nothing overflows
+    whole, first = _ramp(-np.abs(climb))
+    scale = staying[0] / m * length * np.exp(np.maximum(before, after) - top)
+    mass = scale * whole
+    moment = begins * mass + length * scale * np.where(climb > 0, whole - first, first)
+    empty, beyond = np.exp(-top), np.exp(after[-1] - top) * staying[0]  # past the last patience it drains at rate 1/m
+    total = empty + np.sum(mass, axis=0) + beyond
+    back = np.argsort(order, axis=0)
+    found, work = (np.take_along_axis(np.cumsum(part, axis=0), back, axis=0) for part in (mass, moment))
+    joining = np.where(patience > 0, (empty + found) / total, 0.0)
+    wait = np.where(patience > 0, work / np.maximum(empty + found, 1e-300), 0.0)
+    mean = (np.sum(moment, axis=0) + beyond * (ends[-1] + m)) / total
+    return BalkingQueue(joining, wait, mean, np.sum(offered * joining, axis=0))
+
+
+def _ramp(x: NDArray) -> tuple[NDArray, NDArray]:
+    """Integrals of exp(x u) and of u exp(x u) over u from 0 to 1, for x <= 0: (e^x - 1)/x and (e^x (x-1) + 1)/x^2."""
+    small = x > -1e-3
+    safe = np.where(small, -1.0, x)
+    whole = np.where(small, 1.0 + x / 2.0, np.expm1(safe) / safe)
+    return whole, np.where(small, 0.5 + x / 3.0, (np.exp(safe) * (safe - 1.0) + 1.0) / safe**2)
 
 
 def wait_probability(servers: ArrayLike, utilisation: ArrayLike) -> NDArray:

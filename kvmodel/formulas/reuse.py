@@ -74,7 +74,7 @@ def _time_nodes(streams: Sequence[SessionStream], capacity: Array, since: ArrayL
     """Zero and `INSTANTS` times around the characteristic time, dense where the hits fall off: W(t) passes C
     within about its own relative standard deviation, in log t divided by the slope of its mean."""
     touched = sum(s.arrival_rate * (s.paused_moments[1] + s.finished_moments[1]) for s in streams)
-    heads = sum(s.arrival_rate * s.turns.mean * _head_tokens(s) for s in streams)
+    heads = sum(s.arrival_rate * s.turns.mean * s.head_tokens for s in streams)
     touches = sum(s.arrival_rate * s.turns.mean for s in streams)
     # below one context it is not the mean of W that matters, but whether anybody came at all
     centre = characteristic_time(streams, np.maximum(capacity, (touched + heads) / np.maximum(touches, 1e-100)))
@@ -124,15 +124,27 @@ def _variant_weights(own: _OwnPause, later_turns: Array, load: Array, ever: Arra
 class HitTokens(NamedTuple):
     """Tokens per session, streams on axis 0, shape (streams,) + A.
 
-    private, prefix                    found in the cache, of the session's own context and of its shared head
-    reusable_private, reusable_prefix  the ceiling: what an infinite cache finds in its steady state,
-                                       E sum_k S_k 1(K > k) and P E K (every head is there)
+    private, heads                    found in the cache, of the session's own context and of its shared heads
+    reusable_private, reusable_heads  the ceiling: what an infinite cache finds in its steady state,
+                                      E sum_k S_k 1(K > k) and P E K (every head is there)
+    heads have their level in front, (levels, streams) + A: axis 0 goes from the beginning of the prompt on, zero where
+    a stream has no such head.
     """
 
     private: Array
-    prefix: Array
+    heads: Array
     reusable_private: Array
-    reusable_prefix: Array
+    reusable_heads: Array
+
+    @property
+    def prefix(self) -> Array:
+        """Found of all its shared heads."""
+        return self.heads.sum(axis=0)
+
+    @property
+    def reusable_prefix(self) -> Array:
+        """Ceiling of all its shared heads."""
+        return self.reusable_heads.sum(axis=0)
 
 
 def hit_tokens(
@@ -147,9 +159,9 @@ def hit_tokens(
     found. touch = "forward": the head is the oldest; S tokens are found if S + W <= C and none otherwise.
         reverse   L^-1 [ (A(0) - A(s)) / s^2  E exp(-s W(t)) ](C)
         forward   L^-1 [ -A'(s) / s           E exp(-s W(t)) ](C)
-    averaged over the pause t. A shared head counts once beside its session; it is found if nobody needed the
-    space since anyone last used that variant. Zero at C = 0; the ceiling, less what retention drops, at C =
-    inf.
+    averaged over the pause t. Shared heads count once beside their session; one is found if nobody needed the
+    space since anyone last used that variant, and those before it are found with it. Zero at C = 0; the
+    ceiling, less what retention drops, at C = inf.
 
     Quadrature error about 0.002 of the ceiling. In forward order a size without spread makes the curve jump,
     and the jump is blurred over 2 % of C.
@@ -159,33 +171,36 @@ def hit_tokens(
     sharers = sharers_at(streams, s, depth, touch)
     young = {id(stream): replace(stream, retention=np.minimum(stream.retention, since)) for stream in streams}
     nodes = [found_after(sharers, t, lambda f: _read(touch, f, depth)) for t in times]
-    fine, private, prefix = halved(times), [], []
-    for stream in streams:
+    fine, private = halved(times), []
+    heads = np.zeros((max(len(stream.heads) for stream in streams), len(streams), *shape))
+    whole = np.zeros_like(heads)
+    for i, stream in enumerate(streams):
         left = refined(times, np.stack([node.private[id(stream)] for node in nodes]))
         private.append((pause_weights(*_own_pause(young[id(stream)], fine)) * left).sum(axis=0))
-        prefix.append(0.0)
-        if stream.prefix is not None:
-            heads = [np.stack(left, axis=1) for left in zip(*(node.head[id(stream)] for node in nodes), strict=True)]
-            users = [young[id(user)] for user in sharers.pools[id(stream.prefix)].users]
-            prefix[-1] = _prefix_hits(young[id(stream)], sharers.pools[id(stream.prefix)], users, times, *heads)
+        for level, head in enumerate(stream.heads):
+            pool = sharers.pools[head]
+            at_nodes = zip(*(node.head[head, id(stream)] for node in nodes), strict=True)
+            others, itself = (np.stack(left, axis=1) for left in at_nodes)
+            users = [young[id(user)] for user in pool.users]
+            heads[level, i] = _prefix_hits(young[id(stream)], pool, users, times, others, itself)
+            whole[level, i] = head.tokens * stream.turns.mean
     contexts = _stack([stream.paused_moments[1] for stream in streams], shape)
-    whole = _stack([_head_tokens(stream) * stream.turns.mean for stream in streams], shape)
-    found = [np.clip(_stack(part, shape), 0.0, most) for part, most in ((private, contexts), (prefix, whole))]
-    return HitTokens(*found, contexts, whole)
+    found = np.clip(_stack(private, shape), 0.0, contexts)
+    return HitTokens(found, np.clip(heads, 0.0, whole), contexts, whole)
 
 
 def _prefix_hits(
     stream: SessionStream, pool: Pool, users: list[SessionStream], times: Array, others: Array, itself: Array
 ) -> Array:
     """Head tokens found per session from those found after each time since the last touch by others (the
-    users) and by itself, shape (groups, times) + A."""
+    users) and by itself, shape (paths, times) + A."""
     fine = halved(times)
     seen, ever = (sum(user.sessions_seen(t) for user in users) for t in (fine, _FOREVER))
     own, later_turns, total = _own_pause(stream, fine), stream.turns.mean - 1.0, 0.0
-    for share, count, *left in zip(pool.share, pool.count, others, itself, strict=True):
-        weights = _variant_weights(own, later_turns, share * seen + 0.0 * fine, share * ever)
-        found = [(w * refined(times, tokens)).sum(axis=0) for w, tokens in zip(weights, left, strict=True)]
-        total = total + share * count * sum(found)
+    for share, weight, *left in zip(pool.share, pool.weight, others, itself, strict=True):
+        since = _variant_weights(own, later_turns, share * seen + 0.0 * fine, share[0] * ever)
+        found = sum((w * refined(times, tokens)).sum(axis=0) for w, tokens in zip(since, left, strict=True))
+        total = total + weight[0] * found
     return total
 
 
@@ -212,7 +227,7 @@ def _frequencies(
 ) -> tuple[tuple[int, ...], Array, Array]:
     """Study shape, capacity between 1 and 1e17 parts in 1e9 of the mean context, and the frequencies."""
     shape = np.broadcast_shapes(np.shape(capacity), *(stream.shape for stream in streams), *shapes)
-    context = 1e-9 + sum(stream.finished_moments[1] + _head_tokens(stream) for stream in streams)
+    context = 1e-9 + sum(stream.finished_moments[1] + stream.head_tokens for stream in streams)
     depth = np.clip(np.asarray(capacity, float), 1e-9 * context, 1e8 * context)
     depth = depth.reshape((1,) * (len(shape) - depth.ndim) + depth.shape)
     depth = np.broadcast_to(depth, np.broadcast_shapes(depth.shape, *shapes))
@@ -227,10 +242,6 @@ def _read(touch: Touch, transform: Array, capacity: Array) -> Array:
 def _aligned(times: Array, ndim: int) -> Array:
     """Axis 0 in front of as many axes as the study has."""
     return times.reshape(times.shape[:1] + (1,) * (ndim + 1 - times.ndim) + times.shape[1:])
-
-
-def _head_tokens(stream: SessionStream) -> ArrayLike:
-    return 0.0 if stream.prefix is None else stream.prefix.tokens
 
 
 def _stack(values: Sequence[ArrayLike], shape: tuple[int, ...]) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kvmodel.formulas.single_precision import exponential, exponential_and_deficit, logarithm, narrow
-from kvmodel.formulas.working_set import SessionStream, shared_pools, variant_groups
+from kvmodel.formulas.working_set import SessionStream, SharedPrefix, shared_pools, variant_groups
 
 __all__ = ["Found", "Pool", "Sharers", "Touch", "found_after", "sharers_at"]
 
@@ -53,18 +53,21 @@ def _mean_context(stream: SessionStream, s: Array) -> Array:
 
 
 class Pool(NamedTuple):
-    """A set of shared heads and its users; groups of equally popular variants on axis 0."""
+    """A set of shared heads and its users; axis 0 are the paths, groups of equally popular variants of it and of every
+    head before it."""
 
-    users: list[SessionStream]
-    share: Array  # popularity of one variant of the group
-    count: Array  # variants in the group
+    users: list[SessionStream]  # whose prompts hold it, whatever follows
+    share: Array  # probability of one variant of a path, (paths, 1) + A
+    weight: Array  # probability of the path
+    count: Array  # variants beside one variant of the head before it, (groups, 1) + A
     head: Array  # exp(-s P), (frequencies,) + A
     rest: Array  # 1 - exp(-s P)
     found: Array  # transform of the head tokens found beside nothing, over C^2
+    behind: list[Array]  # exp(-s tokens) of the heads that follow it in the prompts of each user
 
 
 class Sharers(NamedTuple):
-    """All streams at the frequencies; mappings by id of the stream and of the prefix.
+    """All streams at the frequencies; mappings by id of the stream, and by shared head, those before it first.
 
     What a time node needs is in single precision, over C^2 where it has the unit of a transform in C."""
 
@@ -72,7 +75,7 @@ class Sharers(NamedTuple):
     touch: Touch
     contexts: dict[int, _Context]
     own: dict[int, Array]  # transform in C of the private tokens found beside nothing, over C^2
-    pools: dict[int, Pool]
+    pools: dict[SharedPrefix, Pool]
 
 
 def sharers_at(streams: Sequence[SessionStream], s: Array, capacity: Array, touch: Touch) -> Sharers:
@@ -81,8 +84,10 @@ def sharers_at(streams: Sequence[SessionStream], s: Array, capacity: Array, touc
     for prefix, users in shared_pools(streams):
         head, rest = np.exp(-s * prefix.tokens), -np.expm1(-s * prefix.tokens)
         whole = rest / unit**2 if touch == "reverse" else prefix.tokens / capacity * head / unit
-        share, count = (narrow(variant_groups(part, s.ndim - 1)) for part in (prefix.share, prefix.count))
-        pools[id(prefix)] = Pool(users, share, count, narrow(head), narrow(rest), narrow(whole))
+        share, number = prefix.paths(s.ndim)
+        parts = (share, share * number, variant_groups(prefix.count, s.ndim), head, rest, whole)
+        upto = sum(one.tokens for one in prefix.chain)
+        pools[prefix] = Pool(users, *map(narrow, parts), [np.exp(-s * (user.head_tokens - upto)) for user in users])
     if touch == "reverse":
         own = {key: narrow(context.paused / unit**2) for key, context in contexts.items()}
     else:
@@ -91,20 +96,21 @@ def sharers_at(streams: Sequence[SessionStream], s: Array, capacity: Array, touc
 
 
 def _over_heads(sharers: Sharers, pool: Pool, t: Array) -> list[tuple[ArrayLike, ArrayLike]]:
-    """Transform of the private context that lies over a head last touched t ago, if by others and if by the
-    session itself, for each user of the pool. None lies over it in reverse order. The others' last touch was
-    that of a session that waits longer than t or has finished; its own left a waiting context."""
+    """Transform of what of one session lies over a head last touched t ago, if by others and if by the session
+    itself, for each user of the pool: its private context and the heads that follow. None lies over it in reverse
+    order. The others' last touch was that of a session that waits longer than t or has finished; its own left a
+    waiting context."""
     if sharers.touch == "reverse":
         return [(_ONE, _ONE)] * len(pool.users)
-    rates = [(user.arrival_rate * user.outlasting(t), user.arrival_rate) for user in pool.users]
-    contexts = [sharers.contexts[id(user)] for user in pool.users]
-    deficit = sum(p * c.paused + f * c.finished for (p, f), c in zip(rates, contexts, strict=True))
-    waiting = [user.paused_moments[0] for user in pool.users]
-    touches = sum(p * n + f for (p, f), n in zip(rates, waiting, strict=True))
-    others = 1.0 - deficit / np.maximum(touches, 1e-300)
-    itself = [1.0 - c.paused / np.maximum(n, 1e-300) for c, n in zip(contexts, waiting, strict=True)]
-    others = narrow(others)
-    return [(others, narrow(own)) for own in itself]
+    left, touches, itself = 0.0, 0.0, []
+    for user, behind in zip(pool.users, pool.behind, strict=True):
+        context, waiting = sharers.contexts[id(user)], user.paused_moments[0]
+        paused, finished = user.arrival_rate * user.outlasting(t), user.arrival_rate
+        left = left + behind * (paused * (waiting - context.paused) + finished * (1.0 - context.finished))
+        touches = touches + (paused * waiting + finished)
+        itself.append(narrow(behind * (1.0 - context.paused / np.maximum(waiting, 1e-300))))
+    others = narrow(left / np.maximum(touches, 1e-300))
+    return [(others, own) for own in itself]
 
 
 def _loss(sharers: Sharers, streams: Sequence[SessionStream], t: Array) -> Array:
@@ -123,64 +129,71 @@ def _loss(sharers: Sharers, streams: Sequence[SessionStream], t: Array) -> Array
 
 
 class _Variants(NamedTuple):
-    """Transforms at one pause t, one variant of each group on axis 0."""
+    """Transforms at one pause t, one variant of each path on axis 0, (paths, frequencies) + A."""
 
-    whole: list[Array]  # of what the variant and its sessions touch
-    whole_deficit: list[Array]  # one minus that
-    sessions: list[Array]  # of the sessions alone
+    without: Array  # one over that of what a variant, with all that follows it, touches: divides it out
+    certain: Array  # the head counted for certain, over the head counted if it was touched
+    together: Array  # logarithm for all variants beside one of the head before, (paths of that head, frequencies) + A
 
 
-def _variants(sharers: Sharers, pool: Pool, t: Array) -> _Variants:
-    """What one variant of each group adds to the working set.
+def _variants(sharers: Sharers, t: Array) -> dict[SharedPrefix, _Variants]:
+    """What the variants of each shared head add to the working set.
 
-    With L sessions on average, whose private contexts have the transform exp(-l): exp(-sP) exp(-l) plus
-    (1 - exp(-sP)) exp(-L), since the head counts unless no session came. Kept from zero where it underflows,
-    because it is divided out again to condition on the variant (the product is zero there as well).
+    With L sessions on average that touch a variant, and exp(-l) the transform of their private contexts and of the
+    heads that follow, it is exp(-sP) exp(-l) + (1 - exp(-sP)) exp(-L), since the head counts unless no session came.
+    The heads that follow are variants of the same form. Kept from zero where it underflows, because it is divided out
+    again to condition on the variant (the product is zero there as well).
     """
-    seen = narrow(sum(user.sessions_seen(t) for user in pool.users))
-    loss = narrow(_loss(sharers, pool.users, t))
-    found = _Variants([], [], [])
-    for share in pool.share:
-        load = -share * seen
-        sessions, deficit = exponential_and_deficit(-share * loss)
-        found.sessions.append(sessions)
-        found.whole.append(pool.head * sessions + pool.rest * np.exp(load) + _NEVER_ZERO)
-        found.whole_deficit.append(pool.head * deficit - pool.rest * np.expm1(load))
+    found: dict[SharedPrefix, _Variants] = {}
+    for prefix, pool in reversed(sharers.pools.items()):
+        seen = narrow(sum(user.sessions_seen(t) for user in pool.users))
+        loss = narrow(_loss(sharers, [user for user in pool.users if user.prefix is prefix], t) + 0j)
+        following = sum(variants.together for other, variants in found.items() if other.under is prefix)
+        inside, deficit = exponential_and_deficit(following - pool.share * loss)
+        load = -pool.share * seen
+        whole = pool.head * inside + pool.rest * np.exp(load) + _NEVER_ZERO
+        powers = logarithm(whole, pool.head * deficit - pool.rest * np.expm1(load))
+        each = powers.reshape(-1, len(pool.count), *powers.shape[1:])
+        without = 1 / whole
+        found[prefix] = _Variants(without, pool.head * inside * without, (pool.count * each).sum(axis=1))
     return found
 
 
-class Found(NamedTuple):
-    """Tokens found after t, mappings by id of the stream."""
+def _on_paths(before: Array, factor: Array) -> Array:
+    """Product of what stands on the paths of a head and a factor on the longer paths of a head under it."""
+    product = before[:, None] * factor.reshape(len(before), -1, *factor.shape[1:])
+    return product.reshape(-1, *product.shape[2:])
 
-    private: dict[int, Array]  # of one session, if all its pauses were t
-    head: dict[int, tuple[Array, Array]]  # if others, if the session itself last used it t ago; groups on axis 0
+
+class Found(NamedTuple):
+    """Tokens found after t."""
+
+    private: dict[int, Array]  # by id of the stream: of one session, if all its pauses were t
+    # by head and id of the stream: if others, if the session itself last used it t ago; paths on axis 0
+    head: dict[tuple[SharedPrefix, int], tuple[Array, Array]]
 
 
 def found_after(sharers: Sharers, t: Array, value: Callable[[Array], Array]) -> Found:
-    """Everybody else's transform at one pause, read off at the capacity. The session's own head counts
-    once."""
-    others = narrow(-_loss(sharers, [stream for stream in sharers.streams if stream.prefix is None], t) + 0j)
-    beside: dict[int, Array] = {id(None): np.complex64(1)}
-    without = {}
-    for key, pool in sharers.pools.items():
-        variants = _variants(sharers, pool, t)
-        for count, whole, deficit in zip(pool.count, variants.whole, variants.whole_deficit, strict=True):
-            others = others + count * logarithm(whole, deficit)
-        without[key] = [1 / whole for whole in variants.whole]
-        groups = zip(pool.share * pool.count, variants.sessions, without[key], strict=True)
-        beside[key] = pool.head * sum(weight * own * rest for weight, own, rest in groups)
-    others = exponential(others)
-    private = {
-        id(stream): value(sharers.own[id(stream)] * (beside[id(stream.prefix)] * others)) for stream in sharers.streams
-    }
+    """Everybody else's transform at one pause, read off at the capacity. The session's own heads count once; so do
+    those before a head, which were touched with it."""
+    others = -_loss(sharers, [stream for stream in sharers.streams if stream.prefix is None], t) + 0j
+    variants = _variants(sharers, t)
+    roots = sum(one.together[0] for prefix, one in variants.items() if prefix.under is None)
+    others = exponential(narrow(others) + roots)
+    beside: dict[SharedPrefix | None, Array] = {None: others[None]}
     head = {}
-    for key, pool in sharers.pools.items():
+    for prefix, pool in sharers.pools.items():
+        here = variants[prefix]
+        before = beside[prefix.under]
+        beside[prefix], conditioned = (_on_paths(before, factor) for factor in (here.certain, here.without))
         read: dict[int, Array] = {}
-        conditioned = [others * rest for rest in without[key]]
         for user, over in zip(pool.users, _over_heads(sharers, pool, t), strict=True):
             for law in over:
                 if id(law) not in read:
-                    found = pool.found * law
-                    read[id(law)] = np.stack([value(found * rest) for rest in conditioned])
-            head[id(user)] = (read[id(over[0])], read[id(over[1])])
+                    read[id(law)] = value(np.moveaxis(pool.found * law * conditioned, 1, 0))
+            head[prefix, id(user)] = (read[id(over[0])], read[id(over[1])])
+    private = {}
+    for stream in sharers.streams:
+        shares = 1.0 if stream.prefix is None else sharers.pools[stream.prefix].weight
+        private[id(stream)] = value(sharers.own[id(stream)] * (shares * beside[stream.prefix]).sum(axis=0))
     return Found(private, head)

@@ -35,41 +35,53 @@ Array = NDArray[Any]
 _NOTHING, _ONE_TURN = Constant(0.0), FixedTurns(1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SharedPrefix:
     """Prompt heads requested by many sessions, one physical copy of each variant.
 
     tokens  length of a head                                            [tokens]
     share   probability of one variant of group g, axis 0 is the group  [-]
     count   number of equally popular variants in group g               [-]
-    sum(share * count) = 1. Streams that hold the same object share the copies.
+    under   the head before it, or None at the beginning of the prompt
+    sum(share * count) = 1. Streams that hold the same object share the copies. Under another head, share and count are
+    those beside one variant of it, the same beside each; copies beside different variants are different objects.
     """
 
     tokens: ArrayLike
     share: ArrayLike
     count: ArrayLike
+    under: SharedPrefix | None = None
 
     @classmethod
-    def uniform(cls, tokens: ArrayLike, variants: ArrayLike) -> SharedPrefix:
+    def uniform(cls, tokens: ArrayLike, variants: ArrayLike, under: SharedPrefix | None = None) -> SharedPrefix:
         """`variants` equally popular heads."""
         count = np.asarray(variants, float)[None]
-        return cls(tokens, 1.0 / count, count)
+        return cls(tokens, 1.0 / count, count, under)
 
     @classmethod
-    def explicit(cls, tokens: ArrayLike, popularity: ArrayLike) -> SharedPrefix:
+    def explicit(cls, tokens: ArrayLike, popularity: ArrayLike, under: SharedPrefix | None = None) -> SharedPrefix:
         """One variant per row of `popularity`, which is normalised over axis 0."""
         weight = np.asarray(popularity, float)
-        return cls(tokens, weight / weight.sum(axis=0), np.ones_like(weight))
+        return cls(tokens, weight / weight.sum(axis=0), np.ones_like(weight), under)
 
     @classmethod
-    def zipf(cls, tokens: ArrayLike, variants: ArrayLike, exponent: ArrayLike, groups: int = 4) -> SharedPrefix:
+    def zipf(
+        cls,
+        tokens: ArrayLike,
+        variants: ArrayLike,
+        exponent: ArrayLike,
+        groups: int = 4,
+        under: SharedPrefix | None = None,
+    ) -> SharedPrefix:
         """Popularity proportional to rank^-exponent: the three hottest alone, the others in groups.
 
         Groups are the nodes of Gauss's rule in the logarithm of the rank, with its weights, rounded to whole
         variants, as their counts: sums over the variants of any smooth function of popularity come out right.
         A group's variants stay separate objects. Total weight by the midpoint integral of x^-exponent, within
-        0.3 % of the sum from rank 4 on.
+        0.3 % of the sum from rank 4 on. Equally popular ones (exponent zero throughout) are one group.
         """
+        if not np.any(exponent):
+            return cls.uniform(tokens, variants, under)
         variants, exponent = np.broadcast_arrays(np.asarray(variants, float), np.asarray(exponent, float))
         lead = (-1,) + (1,) * variants.ndim
         node, part = (values.reshape(lead) for values in np.polynomial.legendre.leggauss(groups))
@@ -84,11 +96,29 @@ class SharedPrefix:
         hot_rank = np.arange(1.0, 4.0).reshape(lead)
         count = np.concatenate([np.where(hot_rank <= variants, 1.0, 0.0), tail_count])
         weight = np.concatenate([np.broadcast_to(hot_rank**-exponent, count[:3].shape), tail])
-        return cls(tokens, weight / (weight * count).sum(axis=0), count)
+        used = count.reshape(len(count), -1).any(axis=1)
+        return cls(tokens, (weight / (weight * count).sum(axis=0))[used], count[used], under)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return np.broadcast_shapes(np.shape(self.tokens), np.shape(self.share)[1:], np.shape(self.count)[1:])
+        own = np.broadcast_shapes(np.shape(self.tokens), np.shape(self.share)[1:], np.shape(self.count)[1:])
+        return own if self.under is None else np.broadcast_shapes(own, self.under.shape)
+
+    @property
+    def chain(self) -> tuple[SharedPrefix, ...]:
+        """The heads from the beginning of the prompt down to this one."""
+        return (*(() if self.under is None else self.under.chain), self)
+
+    def paths(self, ndim: int) -> tuple[Array, Array]:
+        """Probability of one variant, and number of equally popular ones, with the groups of every head before it told
+        apart: (groups of the first x ... x groups of this one,) + `ndim` study axes."""
+        ndim = max(ndim, len(self.shape))
+        own = tuple(variant_groups(values, ndim) for values in (self.share, self.count))
+        if self.under is None:
+            return own
+        before = self.under.paths(ndim)
+        pairs = [a[:, None] * b[None] for a, b in zip(before, own, strict=True)]
+        return tuple(pair.reshape(-1, *pair.shape[2:]) for pair in pairs)
 
 
 def _power_integral(low: Array, high: Array, exponent: Array) -> Array:
@@ -109,7 +139,7 @@ class SessionStream:
     turns         number of turns of a session
     gap           pause between the end of a turn and the next
     retention     a context is dropped this long after its last use   [s], infinite: only when space is needed
-    prefix        shared head under every turn of the session, or None
+    prefix        shared head under every turn of the session, the last where they nest, or None
     agents        size of a fixed population, see `of_agents`; None: sessions arrive as a Poisson process
     A prompt head requested on its own is a stream of one turn with `first` = what follows it (Constant(0)
     for nothing).
@@ -147,6 +177,16 @@ class SessionStream:
         ]
         parts.append(() if self.prefix is None else self.prefix.shape)
         return np.broadcast_shapes(*parts, () if self.agents is None else np.shape(self.agents))
+
+    @property
+    def heads(self) -> tuple[SharedPrefix, ...]:
+        """The shared heads of its prompts, first to last."""
+        return () if self.prefix is None else self.prefix.chain
+
+    @property
+    def head_tokens(self) -> ArrayLike:
+        """Tokens of all its shared heads."""
+        return sum((head.tokens for head in self.heads), 0.0)
 
     @cached_property
     def paused_moments(self) -> tuple[Array, Array, Array]:
@@ -195,9 +235,12 @@ class SessionStream:
 
 
 def shared_pools(streams: Sequence[SessionStream]) -> list[tuple[SharedPrefix, list[SessionStream]]]:
-    """Each distinct shared head with the streams on it."""
-    prefixes = {id(stream.prefix): stream.prefix for stream in streams if stream.prefix is not None}
-    return [(prefix, [s for s in streams if s.prefix is prefix]) for prefix in prefixes.values()]
+    """Each distinct shared head, none before the one it lies under, with the streams whose prompts hold it."""
+    users: dict[SharedPrefix, list[SessionStream]] = {}
+    for stream in streams:
+        for head in stream.heads:
+            users.setdefault(head, []).append(stream)
+    return list(users.items())
 
 
 def _private_moment(stream: SessionStream, t: ArrayLike, order: int) -> tuple[Array, Array]:
@@ -228,8 +271,9 @@ def _one_in(stream: SessionStream) -> ArrayLike:
 
 
 def untouched_probability(prefix: SharedPrefix, seen: Array) -> Array:
-    """P(no session on one variant of group g in the window), groups on a new leading axis."""
-    return np.exp(-variant_groups(prefix.share, np.ndim(seen)) * seen)
+    """P(no session on one variant of a path in the window), paths on a new leading axis."""
+    share, _ = prefix.paths(np.ndim(seen))
+    return np.exp(-share * seen)
 
 
 def variant_groups(values: ArrayLike, ndim: int) -> Array:
@@ -248,22 +292,26 @@ def working_set_mean(streams: Sequence[SessionStream], t: ArrayLike) -> Array:
     total = sum(_private_mean(stream, t) for stream in streams)
     for prefix, users in shared_pools(streams):
         seen = sum(stream.sessions_seen(t) for stream in users)
-        count = variant_groups(prefix.count, np.ndim(seen))
+        _, count = prefix.paths(np.ndim(seen))
         total = total + prefix.tokens * (count * (1.0 - untouched_probability(prefix, seen))).sum(axis=0)
     return total
 
 
 def working_set_variance(streams: Sequence[SessionStream], t: ArrayLike) -> Array:
     """Variance of W(t) [tokens^2]: second cumulant of the sessions, Bernoulli variance of each shared head,
-    and their covariance (a session seen brings its head). Exact; zero at t = 0."""
+    and their covariance (a session seen brings its heads). Exact; zero at t = 0."""
     total = sum(_private_variance(stream, t) for stream in streams)
+    untouched: dict[SharedPrefix, Array] = {}
     for prefix, users in shared_pools(streams):
         seen = sum(stream.sessions_seen(t) for stream in users)
         private = sum(_private_mean(stream, t) for stream in users)
-        out = untouched_probability(prefix, seen)
-        share, count = (variant_groups(v, np.ndim(seen)) for v in (prefix.share, prefix.count))
+        out = untouched[prefix] = untouched_probability(prefix, seen)
+        share, count = prefix.paths(np.ndim(seen))
         own, joint = np.square(prefix.tokens) * (1.0 - out), 2.0 * prefix.tokens * share * private
         total = total + (count * out * (own + joint)).sum(axis=0)
+        for head in prefix.chain[:-1]:
+            before = np.repeat(untouched[head], len(out) // len(untouched[head]), axis=0)
+            total = total + 2.0 * head.tokens * prefix.tokens * (count * before * (1.0 - out)).sum(axis=0)
     return total
 
 
@@ -276,7 +324,7 @@ def characteristic_time(streams: Sequence[SessionStream], capacity: ArrayLike) -
     """
     capacity = np.asarray(capacity, float)
     touched = sum(s.arrival_rate * (s.paused_moments[1] + s.finished_moments[1]) for s in streams)
-    heads = sum(s.arrival_rate * s.turns.mean * s.prefix.tokens for s in streams if s.prefix is not None)
+    heads = sum(s.arrival_rate * s.turns.mean * s.head_tokens for s in streams)
     left = sum(s.arrival_rate * s.finished_moments[1] for s in streams)
     high = np.log(10.0 * np.maximum(capacity, 1e-200) / np.maximum(left, 1e-100))
     target = np.minimum(capacity, 0.8 * working_set_mean(streams, np.exp(high)))

@@ -17,7 +17,8 @@ class Policy(Record):
     touch: Literal["tail_first", "head_first"] = "tail_first"
     """Which end of a context is evicted first: engines free the tail first, so that a partial prefix survives."""
     chain: Literal["inclusive", "exclusive"] = "inclusive"
-    """inclusive: a lower tier holds a copy of what is above it; exclusive: what is evicted above moves down."""
+    """inclusive: what is created is written through, so that a lower tier holds a copy of what is above it; exclusive:
+    what is evicted above moves down."""
     admission: Admission = Admission()
     """What may be written into tiers that wear."""
     pinned: tuple[str, ...] = ()

@@ -18,16 +18,19 @@ __all__ = ["ORDERS", "Clairvoyant", "Fifo", "Lru", "Order", "RandomVictim", "Use
 class Use(NamedTuple):
     """What a rule may know of a use.
 
-    group     which kind of entry: the stream's index for a context, `streams` + index for a head
+    group     which kind of entry: the stream's index for a context, plus `streams` times its number, from one, for a
+              head
     time      now                                                                                   [s]
     next      time of the next use, infinite if there is none; only clairvoyance may look           [s]
     deadline  when retention ends                                                                   [s]
+    rank      place in the prompt from the end: 0 for the context, 1 for the head before it, ...
     """
 
     group: int
     time: float
     next: float
     deadline: float = float("inf")
+    rank: int = 0
 
 
 class Order(Protocol):
@@ -100,42 +103,47 @@ class RandomVictim:
 class ValueAware:
     """The furthest past its window: the largest time since the last use over the window of its group.
 
-    windows [s]: one per stream for the contexts, then one per stream for their heads. A window of zero keeps
-    nothing that anything else has room for; equal windows are LRU.
+    windows [s]: one per stream for the contexts, then one per stream for their first heads, and so on. A window of zero
+    keeps nothing that anything else has room for; equal windows are LRU.
     """
 
     def __init__(self, windows: Sequence[float]) -> None:
         self.windows = list(windows)
-        self.queues: list[OrderedDict[float, float]] = [OrderedDict() for _ in self.windows]
+        self.queues: list[OrderedDict[float, tuple[float, int]]] = [OrderedDict() for _ in self.windows]
         self.group: dict[float, int] = {}
 
     def touched(self, owner: float, use: Use) -> None:
         if owner in self.group:
             self.forgotten(owner)
         self.group[owner] = use.group
-        self.queues[use.group][owner] = use.time
+        self.queues[use.group][owner] = use.time, use.rank
 
     def forgotten(self, owner: float) -> None:
         del self.queues[self.group.pop(owner)][owner]
 
     def victim(self, now: float, serving: Collection[float]) -> float:
-        oldest = [(*next(iter(q.items())), w) for q, w in zip(self.queues, self.windows, strict=True) if q]
-        return max(oldest, key=lambda e: ((now - e[1]) / e[2] if e[2] > 0.0 else float("inf"), now - e[1]))[0]
+        past = []
+        for queue, window in zip(self.queues, self.windows, strict=True):
+            if queue:
+                owner, (last, rank) = next(iter(queue.items()))
+                age = now - last
+                past.append((age / window if window > 0.0 else float("inf"), age, -rank, owner))
+        return max(past)[-1]
 
 
 class Clairvoyant:
     """The one whose next use is furthest away, finished ones first of all, also one that has just been used (bypass).
 
     Belady's rule for tokens: with tails leaving first nothing finds more, because the next use of a head is never
-    later than that of a context behind it; contexts go first where they tie.
+    later than that of what is behind it; what is further back goes first where they tie.
     """
 
     def __init__(self) -> None:
-        self.heap: list[tuple[float, bool, float]] = []
-        self.current: dict[float, tuple[float, bool, float]] = {}
+        self.heap: list[tuple[float, int, float]] = []
+        self.current: dict[float, tuple[float, int, float]] = {}
 
     def touched(self, owner: float, use: Use) -> None:
-        self.current[owner] = entry = (-use.next, owner < 0.0, owner)
+        self.current[owner] = entry = (-use.next, use.rank, owner)
         heapq.heappush(self.heap, entry)
 
     def forgotten(self, owner: float) -> None:

@@ -29,18 +29,28 @@ class FoundLog:
 
     stream          index of the session's stream, shape (turns,)
     private         of the session's own context before the turn; zero at the first turn, (turns,)
-    prefix          of its shared head, zero without one, (turns,)
+    heads           of its shared heads, first to last, zero where it has none, (levels, turns)
     found_private   usable, (capacities, turns)
-    found_prefix    likewise
-    stranded        held of the context, but of no use because its head was lost
+    found_heads     likewise, (capacities, levels, turns)
+    stranded        held, but of no use because a head before it was lost, (capacities, turns)
     """
 
     stream: Array
     private: Array
-    prefix: Array
+    heads: Array
     found_private: Array
-    found_prefix: Array
+    found_heads: Array
     stranded: Array
+
+    @property
+    def prefix(self) -> Array:
+        """All heads of each turn."""
+        return self.heads.sum(axis=0)
+
+    @property
+    def found_prefix(self) -> Array:
+        """What is found of them, (capacities, turns)."""
+        return self.found_heads.sum(axis=1)
 
 
 def simulate_policy(
@@ -51,7 +61,7 @@ def simulate_policy(
     order: Callable[[], Order] = Lru,
     touch: Touch = "reverse",
     warm_up: float = 0.2,
-    rates: Rates | None = None,
+    rates: Rates | Sequence[Rates | None] | None = None,
     **options: Any,
 ) -> FoundLog:
     """Run the streams for `horizon` seconds through a cache of each capacity and log what every turn after the first
@@ -97,15 +107,23 @@ def replayed(
         )
         for room in np.atleast_1d(np.asarray(capacity, float)).tolist()
     ]  # fmt: skip
-    parts = (np.stack([part[..., shown].ravel() for part in each]) for each in zip(
-        *((f.private, f.prefix, f.stranded) for f in found), strict=True))  # fmt: skip
-    return FoundLog(turns.stream[shown], turns.private[shown], turns.prefix[shown], *parts)
+    return FoundLog(
+        turns.stream[shown],
+        turns.private[shown],
+        turns.heads[:, shown],
+        np.stack([one.private[0, shown] for one in found]),
+        np.stack([one.heads[:, 0, shown] for one in found]),
+        np.stack([one.stranded[shown] for one in found]),
+    )
 
 
-def found_ratio(log: FoundLog, stream: int | None = None, batches: int = 20) -> HitRatio:
-    """Share of the reusable tokens found at each capacity, of one stream or of all, with its standard error."""
+def found_ratio(log: FoundLog, stream: int | None = None, batches: int = 20, level: int | None = None) -> HitRatio:
+    """Share of the reusable tokens found at each capacity, of one stream or of all, with its standard error. Of all
+    shared heads together, or of those of one level (0: at the beginning of the prompt)."""
     mine = slice(None) if stream is None else log.stream == stream
+    levels = slice(None) if level is None else slice(level, level + 1)
+    found, heads = log.found_heads[:, levels].sum(axis=1), log.heads[levels].sum(axis=0)
     return HitRatio(
         *ratio_of_sums(log.found_private[:, mine], log.private[mine], batches),
-        *ratio_of_sums(log.found_prefix[:, mine], log.prefix[mine], batches),
+        *ratio_of_sums(found[:, mine], heads[mine], batches),
     )

@@ -1,10 +1,10 @@
 """Fetch or recompute, in time: what of the tokens found is used, and how long every turn waits for its first token.
 
-Every turn is offered the tokens found (`tier_chain`), head first, then its context tier by tier. It fetches them up to
-the point where fetch time minus prefill saved is least, nothing if recomputing is sooner, counting the jobs that are
-on each path right now. A tier's devices serve all instances and a link one instance, first come first served; then
-the instance's GPUs prefill what is left, first come first served. Fetching does not occupy the GPU, and decoding takes
-only what prefill leaves of it.
+Every turn is offered the tokens found (`tier_chain`), heads first, then its context, each tier by tier. It fetches
+them up to the point where fetch time minus prefill saved is least, nothing if recomputing is sooner, counting the jobs
+that are on each path right now. A tier's devices serve all instances and a link one instance, first come first
+served; then the instance's GPUs prefill what is left, first come first served. Fetching does not occupy the GPU, and
+decoding takes only what prefill leaves of it.
 
 The loop is not closed: turns come at the times they were sampled, so serving time is part of the pauses, as in the
 closed forms, and a slow system does not slow its users down. But no turn comes before the one before it has its first
@@ -91,7 +91,7 @@ def sampled_prompts(
     """
     events = sampled_events(streams, horizon, rng, rates, running=True)
     stream, key = events[1].astype(int), events[2]
-    length = np.array([0.0 if s.prefix is None else float(s.prefix.tokens) for s in streams])
+    length = np.array([float(s.head_tokens) for s in streams])
     generated = np.zeros(len(key))
     for index, law in enumerate(outputs):
         mine = stream == index
@@ -106,15 +106,15 @@ def sampled_prompts(
     return events, prompt
 
 
-def reusable_parts(found: Found, private: Array, granularity: float, extra: float) -> tuple[Array, Array]:
-    """Tokens that can be reused of the context and of the head by tier, (tiers, turns): what found, less the `extra`
-    that is no text, ends at a whole block of `granularity` tokens."""
+def reusable_parts(found: Found, private: Array, granularity: float, extra: float) -> Array:
+    """Tokens that can be reused of each head, first to last, and of the context, by tier, (parts, tiers, turns): what
+    is found, less the `extra` that is no text, ends at a whole block of `granularity` tokens."""
     text = 1.0 - extra / np.maximum(private, max(extra, 1e-300))
-    upto = np.cumsum(np.concatenate([found.prefix, found.private * text]), axis=0)
+    parts = np.concatenate([found.heads, (found.private * text)[None]])
+    upto = np.cumsum(parts.reshape(-1, parts.shape[-1]), axis=0)
     if granularity > 1.0:
         upto = np.floor(upto / granularity + 1e-9) * granularity
-    parts = np.diff(upto, axis=0, prepend=0.0)
-    return parts[len(found.prefix) :], parts[: len(found.prefix)]
+    return np.diff(upto, axis=0, prepend=0.0).reshape(parts.shape)
 
 
 def served_turns(
@@ -122,18 +122,17 @@ def served_turns(
     session: Array,
     instance: Array,
     prompt: Array,
-    private: Array,
-    prefix: Array,
+    parts: Array,
     prefill: Prefill,
     paths: Sequence[Path],
     limit: float = np.inf,
 ) -> Served:
-    """Serve turns that come in this order. time [s], session, instance, prompt [tokens], shape (turns,); private,
-    prefix: reusable tokens by tier, (tiers, turns); one path per tier.
+    """Serve turns that come in this order. time [s], session, instance, prompt [tokens], shape (turns,); parts: what
+    can be reused of the heads and the context, by tier, (parts, tiers, turns) [tokens]; one path per tier.
 
     limit: tokens whose fetch takes longer are not timely, whatever they save [s].
     """
-    fetches = _Fetches(prefill, paths, prompt, private, prefix)
+    fetches = _Fetches(prefill, paths, prompt, parts)
     gpu: dict[int, float] = defaultdict(float)  # when it is free, by instance
     before, after = (turn.tolist() for turn in _neighbours_in(session))
     come, place = time.tolist(), instance.tolist()
@@ -161,33 +160,31 @@ def served_turns(
 class _Fetches:
     """The queues of all paths, and what each turn takes from them."""
 
-    def __init__(self, prefill: Prefill, paths: Sequence[Path], prompt: Array, private: Array, prefix: Array):
+    def __init__(self, prefill: Prefill, paths: Sequence[Path], prompt: Array, parts: Array):
         self.prefill, self.paths = prefill, paths
         self.whole = (prefill.constant + prefill.linear * prompt + prefill.attention * prompt**2).tolist()
-        self.private, self.prefix = private.T.tolist(), prefix.T.tolist()
+        self.parts = np.moveaxis(parts, -1, 0).tolist()
         self.device: dict[tuple[int, int], float] = defaultdict(float)  # when it is free, by tier and instance
         self.link: dict[tuple[str, int], float] = defaultdict(float)
 
     def chosen(self, i: int, now: float, place: int) -> tuple[float, float, list[float]]:
         """Fetch time with its waits, prefill left [s], and tokens taken from each tier; the queues grow by them."""
-        whole, own, paths, tiers = self.whole[i], self.private[i], self.paths, range(len(self.paths))
+        whole, paths = self.whole[i], self.paths
         queues = [((k, -1 if path.shared else place), (path.link, place)) for k, path in enumerate(paths)]
         waits = [max(self.device[d] - now, self.link[l] - now, 0.0) for d, l in queues]
-        taken = parts = [0.0] * len(paths)
+        upto, taken = [0.0] * len(paths), [0.0] * len(paths)
         spent, saved, cached = 0.0, 0.0, 0.0
-        for more in (self.prefix[i], *([own[j] if j == k else 0.0 for j in tiers] for k in tiers)):
-            if not any(more):
-                continue
-            parts = [a + b for a, b in zip(parts, more, strict=True)]
-            cached += sum(more)
+        for k, more in ((k, more) for part in self.parts[i] for k, more in enumerate(part) if more):
+            upto[k] += more
+            cached += more
             saves = self.prefill.linear * cached + self.prefill.attention * cached**2
             takes = sum(
                 path.fixed + wait + path.per_token * n - path.hidden * min(path.per_token * n, whole - saves)
-                for path, wait, n in zip(paths, waits, parts, strict=True)
+                for path, wait, n in zip(paths, waits, upto, strict=True)
                 if n and not path.free
             )
             if takes - saves < spent - saved:
-                spent, saved, taken = takes, saves, parts
+                spent, saved, taken = takes, saves, upto.copy()
         for path, (d, l), n in zip(paths, queues, taken, strict=True):
             if n and not path.free:
                 self.device[d] = max(self.device[d], now) + path.device_fixed + path.device_per_token * n

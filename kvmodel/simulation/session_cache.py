@@ -51,8 +51,8 @@ class TurnLog:
     private  tokens of the session's own context before the turn; zero at the first turn           [tokens]
     above    tokens over it in the stack, infinite if it was dropped or never seen; in forward order at least
              what the loss of its head needs                                                       [tokens]
-    prefix   tokens of its shared head, zero without one                                           [tokens]
-    over     tokens above the head, infinite likewise                                              [tokens]
+    prefix   tokens of its shared heads, first to last on axis 0, zero where it has none           [tokens]
+    over     tokens above each head, likewise                                                      [tokens]
     """
 
     touch: Touch
@@ -74,6 +74,15 @@ class RateCurve:
     share: Sequence[float]
     factor: Sequence[float]
 
+    @property
+    def span(self) -> float:
+        """Time in which the course of the rate averages out: ten periods [s]."""
+        return 10.0 * self.period
+
+    def curve(self, horizon: float, rng: np.random.Generator) -> RateCurve:
+        """The rate's course in one run: always the same."""
+        return self
+
     def times(self, rate: float, horizon: float, rng: np.random.Generator) -> Array:
         """Arrival times of a Poisson process whose rate follows the curve: uniform in the integrated rate."""
         periods = int(np.ceil(horizon / self.period))
@@ -86,7 +95,7 @@ class RateCurve:
 
 @dataclass(frozen=True)
 class RandomBursts:
-    """Arrival rates that alternate between two levels, each for an exponential time; every stream has its own bursts.
+    """Arrival rates that alternate between two levels, each for an exponential time; all streams of a run share them.
 
     share of the time in a burst; factor: rate in a burst over the mean rate, at most 1/share, where nothing arrives
     between bursts; mean_length of a burst [s].
@@ -96,8 +105,13 @@ class RandomBursts:
     factor: float
     mean_length: float
 
-    def times(self, rate: float, horizon: float, rng: np.random.Generator) -> Array:
-        """Arrival times before the horizon; the levels are in their steady state at time zero."""
+    @property
+    def span(self) -> float:
+        """Time in which the course of the rate averages out: three hundred bursts [s]."""
+        return 300.0 * self.mean_length / self.share
+
+    def curve(self, horizon: float, rng: np.random.Generator) -> RateCurve:
+        """One course of the rate, longer than the horizon; it is in its steady state at time zero."""
         mean = self.mean_length * np.array([1.0, 1.0 / self.share - 1.0])
         cycles = horizon / mean.sum()
         length = rng.exponential(mean, (int(cycles + 10.0 * np.sqrt(cycles) + 20.0), 2)).ravel()
@@ -105,7 +119,11 @@ class RandomBursts:
         first = int(rng.uniform() < self.share)  # what is left of an exponential time is as long as a new one
         level = np.tile([self.factor, quiet], len(length) // 2)[1 - first :]
         length = length[1 - first :]
-        return RateCurve(float(length.sum()), length / length.sum(), level).times(rate, horizon, rng)
+        return RateCurve(float(length.sum()), length / length.sum(), level)
+
+    def times(self, rate: float, horizon: float, rng: np.random.Generator) -> Array:
+        """Arrival times before the horizon, of a course of their own."""
+        return self.curve(horizon, rng).times(rate, horizon, rng)
 
 
 Rates = RateCurve | RandomBursts
@@ -136,9 +154,11 @@ class _Stack:
         return self.total - below
 
 
-def _sampled_turns(stream: SessionStream, horizon: float, rng: np.random.Generator, rates: Rates) -> tuple[Array, ...]:
+def _sampled_turns(
+    stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve
+) -> tuple[Array, ...]:
     """All turns of the sessions that arrive before the horizon: session, time, context after the turn,
-    variant."""
+    variant of each head."""
     arrivals, length = _chains(stream, horizon, rng, rates)
     chains = len(arrivals)
     sessions = chains * length
@@ -157,7 +177,7 @@ def _sampled_turns(stream: SessionStream, horizon: float, rng: np.random.Generat
     return session, time, context, _sampled_variants(stream, sessions, rng)
 
 
-def _chains(stream: SessionStream, horizon: float, rng: np.random.Generator, rates: Rates) -> tuple[Array, int]:
+def _chains(stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve) -> tuple[Array, int]:
     """Start of each independent chain of sessions and sessions in each: one for a Poisson arrival, enough to
     fill the horizon for an agent."""
     if stream.agents is None:
@@ -173,12 +193,14 @@ def _within(values: Array, start: Array, turns: Array) -> Array:
     return total - np.repeat(total[start] - values[start], turns)
 
 
-def _sampled_variants(stream: SessionStream, sessions: int, rng: np.random.Generator) -> Array:
-    if stream.prefix is None:
-        return np.full(sessions, -1)
-    count = np.asarray(stream.prefix.count, int)
-    chance = np.repeat(np.asarray(stream.prefix.share, float), count)
-    return rng.choice(len(chance), sessions, p=chance / chance.sum())
+def _sampled_variants(stream: SessionStream, sessions: int, rng: np.random.Generator) -> list[Array]:
+    """Number of each session's variant of each head, those beside different variants of the head before told apart."""
+    variants, above = [], np.zeros(sessions, int)
+    for head in stream.heads:
+        chance = np.repeat(np.asarray(head.share, float), np.asarray(head.count, int))
+        above = above * len(chance) + rng.choice(len(chance), sessions, p=chance / chance.sum())
+        variants.append(above)
+    return variants
 
 
 def simulate_sessions(
@@ -187,12 +209,13 @@ def simulate_sessions(
     seed: int,
     touch: Touch = "reverse",
     warm_up: float = 0.2,
-    rates: Rates | None = None,
+    rates: Rates | Sequence[Rates | None] | None = None,
     second_use: bool = False,
 ) -> TurnLog:
     """Run the streams for `horizon` seconds and log every turn after the first `warm_up` share of it.
 
-    rates: how arrivals change over time; steady when absent. second_use: a context enters at its second turn.
+    rates: how arrivals change over time, of all streams or of each; steady when absent. second_use: a context enters at
+    its second turn.
     Sessions that began before time zero are missing, so the warm-up must exceed the length of a session and
     the longest pause that matters. Cost: about 10 microseconds a turn.
     """
@@ -207,31 +230,35 @@ def sampled_events(
     rates: Rates | Sequence[Rates | None] | None = None,
     running: bool = False,
 ) -> Array:
-    """All turns before the horizon in time order; rows are time, stream, session, context after the turn,
-    head (-1).
+    """All turns before the horizon in time order; rows are time, stream, session, context after the turn, and its
+    shared heads, first to last: at least one row, -1 where it has none.
 
-    rates: of all streams, or of each. running: with the sessions that run at time zero, and all their turns before it,
-    at negative times; without them the first sessions are all young.
+    rates: of all streams, or of each; those with the same object have its bursts together. running: with the sessions
+    that run at time zero, and all their turns before it, at negative times; without them the first sessions are all
+    young.
     """
-    heads = {id(s.prefix): n for n, s in enumerate(streams) if s.prefix is not None}
+    heads = {head: n for n, head in enumerate(dict.fromkeys(head for s in streams for head in s.heads))}
+    levels = max(1, *(len(stream.heads) for stream in streams))
+    before = max(_lasting(stream, horizon) for stream in streams) if running else 0.0
     parts, each = [], rates if isinstance(rates, Sequence) else [rates] * len(streams)
+    steady = RateCurve(before + horizon, (1.0,), (1.0,))
+    courses = {id(r): (r or steady).curve(before + horizon, rng) for r in {id(r): r for r in each}.values()}
     for index, (stream, rate) in enumerate(zip(streams, each, strict=True)):
-        before = _lasting(stream, horizon) if running else 0.0
-        steady = RateCurve(before + horizon, (1.0,), (1.0,))
-        session, time, size, variant = _sampled_turns(stream, before + horizon, rng, rate or steady)
+        session, time, size, variants = _sampled_turns(stream, before + horizon, rng, courses[id(rate)])
         time = time - before
-        key = session * len(streams) + index
-        head = np.where(variant < 0, -1, variant * len(streams) + heads.get(id(stream.prefix), 0))[session]
+        rows = np.full((4 + levels, len(time)), -1.0)
+        rows[:4] = time, np.full(len(time), index), session * len(streams) + index, size
+        for row, head, variant in zip(rows[4:], stream.heads, variants, strict=False):
+            row[:] = (variant * len(heads) + heads[head])[session]
         last = time[np.flatnonzero(np.diff(session, append=-1))]
-        seen = (time < horizon) & (last[session] >= 0.0)
-        parts.append(np.array([time, np.full(len(time), index), key, size, head])[:, seen])
+        parts.append(rows[:, (time < horizon) & (last[session] >= 0.0)])
     events = np.concatenate(parts, axis=1)
     return events[:, np.argsort(events[0], kind="stable")]
 
 
 def _lasting(stream: SessionStream, horizon: float) -> float:
-    """Time that all but a few sessions end within: ten mean sessions, at most twenty horizons [s]."""
-    return min(10.0 * float(stream.turns.mean * stream.gap.mean), 20.0 * horizon)
+    """Time that all but a few sessions end within: ten mean sessions, at most ten horizons [s]."""
+    return min(10.0 * float(stream.turns.mean * stream.gap.mean), 10.0 * horizon)
 
 
 class _Entries:
@@ -260,51 +287,64 @@ class _Entries:
 
 
 def _replayed(streams: Sequence[SessionStream], events: Array, touch: Touch, start: float, second_use: bool) -> TurnLog:
-    """Push every turn through the stack. In reverse touch the head lies above the session's own context."""
-    tokens = [0.0 if s.prefix is None else float(s.prefix.tokens) for s in streams]
+    """Push every turn through the stack. In reverse touch the own context is touched first and the head of the prompt
+    last; in forward touch the other way round."""
+    tokens = [[float(head.tokens) for head in s.heads] for s in streams]
     retention = [float(s.retention) for s in streams]
-    over_private, over_head = (0, 1) if touch == "reverse" else (1, 0)
-    stack = _Stack(2 * events.shape[1])
+    levels = len(events) - 4
+    stack = _Stack((1 + levels) * events.shape[1])
     contexts, heads = _Entries(stack), _Entries(stack)
     expiry: list[tuple[float, int, float, _Entries]] = []
     rows = []
-    for i, (now, of, key, size, head) in enumerate(zip(*events.tolist(), strict=True)):
+    for i, (now, of, key, size, *chain) in enumerate(zip(*events.tolist(), strict=True)):
         while expiry and expiry[0][0] < now:
             _, position, owner, entries = heapq.heappop(expiry)
             entries.drop(owner, position)
-        length, context = tokens[int(of)], contexts.size.get(key, 0.0)
+        lengths, context = tokens[int(of)], contexts.size.get(key, 0.0)
         if now >= start:
-            above, over = contexts.above(key), heads.above(head)
-            if touch == "forward" and head >= 0:
-                above = max(above, over + length - context)  # a lost head loses the context behind it
-            rows.append((of, context, above, length, over))
-        touched = [(contexts, key, 2 * i + over_private, size)]
+            above, over = contexts.above(key), [heads.above(head) for head in chain]
+            if touch == "forward":  # a lost head loses what is behind it
+                needed = 0.0
+                for level, length in enumerate(lengths):
+                    over[level] = max(over[level], needed - length)
+                    needed = over[level] + length
+                above = max(above, needed - context)
+            rows.append((of, context, above, *lengths, *[0.0] * (levels - len(lengths)), *over))
+        touched = [(contexts, key, size)]
         if second_use and key not in contexts.size:
             contexts.size[key], touched = size, []
-        if head >= 0:
-            touched.append((heads, head, 2 * i + over_head, length))
-        for entries, owner, _, _ in touched:
+        touched += [(heads, head, length) for head, length in zip(chain, lengths, strict=False)][::-1]
+        for entries, owner, _ in touched:
             entries.drop(owner)
-        for entries, owner, position, amount in touched:
+        ordered = touched if touch == "reverse" else touched[::-1]
+        for position, (entries, owner, amount) in enumerate(ordered, (1 + levels) * i):
             entries.push(owner, position, amount)
             if retention[int(of)] < np.inf:
                 heapq.heappush(expiry, (now + retention[int(of)], position, owner, entries))
-    return TurnLog(touch, *np.array(rows).T)
+    columns = np.array(rows).T
+    return TurnLog(touch, *columns[:3], columns[3 : 3 + levels], columns[3 + levels :])
 
 
-def hit_ratio(log: TurnLog, capacity: ArrayLike, stream: int | None = None, batches: int = 20) -> HitRatio:
+def hit_ratio(
+    log: TurnLog, capacity: ArrayLike, stream: int | None = None, batches: int = 20, level: int | None = None
+) -> HitRatio:
     """Share of the reusable tokens found at each capacity, of one stream or of all, with the standard error
-    of the ratio from means over `batches` equal spans of turns."""
+    of the ratio from means over `batches` equal spans of turns. Of all shared heads together, or of those of one level
+    (0: at the beginning of the prompt)."""
     mine = slice(None) if stream is None else log.stream == stream
+    levels = slice(None) if level is None else slice(level, level + 1)
     capacity = np.atleast_1d(np.asarray(capacity, float))
-    private = _ratio(log.private[mine], log.above[mine], log.touch, capacity, batches)
-    return HitRatio(*private, *_ratio(log.prefix[mine], log.over[mine], log.touch, capacity, batches))
+    private = _ratio(log.private[None, mine], log.above[None, mine], log.touch, capacity, batches)
+    return HitRatio(*private, *_ratio(log.prefix[levels, mine], log.over[levels, mine], log.touch, capacity, batches))
 
 
 def _ratio(size: Array, above: Array, touch: Touch, capacity: Array, batches: int) -> tuple[Array, Array]:
-    room = np.minimum(capacity, 1e300)[:, None] - above
-    found = np.clip(room, 0.0, size) if touch == "reverse" else np.where(room >= size, size, 0.0)
-    return ratio_of_sums(found, size, batches)
+    """Ratio of sums, over the parts on axis 0 as well."""
+    found: Array = 0.0
+    for tokens, over in zip(size, above, strict=True):
+        room = np.minimum(capacity, 1e300)[:, None] - over
+        found = found + (np.clip(room, 0.0, tokens) if touch == "reverse" else np.where(room >= tokens, tokens, 0.0))
+    return ratio_of_sums(found, size.sum(axis=0), batches)
 
 
 def ratio_of_sums(part: Array, whole: Array, batches: int = 20) -> tuple[Array, Array]:

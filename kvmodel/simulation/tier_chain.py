@@ -1,8 +1,8 @@
 """What each tier of a chain still holds of a turn's context and head, one turn at a time.
 
 What is kept: one entry per session (its private context) and one per variant of a shared head. A turn finds what is
-left of both, of its context only behind a whole head, recomputes the rest, and puts both back at their full size;
-then entries leave until every tier fits. In reverse touch the last entry to leave loses only as much of its tail as
+left of them, each only behind whole heads, recomputes the rest, and puts all back at their full size; then entries
+leave until every tier fits. In reverse touch the last entry to leave loses only as much of its tail as
 is needed; in forward touch it is lost whole.
 
     inclusive   every tier holds a copy of all that is used, each by its own rule and capacity
@@ -92,7 +92,7 @@ class Admitted:
     """What of a context may enter a tier; heads always may.
 
     uses: from the k-th turn of the session on; of blocks, what has been used so often: all that was there k - 1 turns
-    ago. minimum: once context and head are so long [tokens]. probability: by one coin per session.
+    ago. minimum: once context and heads are so long [tokens]. probability: by one coin per session.
     """
 
     uses: int = 1
@@ -105,14 +105,15 @@ class Admitted:
 class Turns:
     """The turns in time order with all that does not depend on any cache, one array per fact.
 
-    time [s]; stream: its index; key, head: owners of the two entries, the head's negative, zero without one
+    time [s]; stream: its index; key: owner of its context's entry
+    owners   of its heads' entries, first to last: negative, zero where there is none, (levels, turns)
+    heads    their lengths, (levels, turns)                        [tokens]
     size     context after the turn                                [tokens]
     private  context before it, zero at the first                  [tokens]
-    prefix   head, zero without one                                [tokens]
-    pinned   whether the head is never evicted
+    pinned   whether a head is never evicted, (levels, turns)
     nth      turn of its session, from one
     leaves   whether the context is dropped after it
-    next_turn, next_head: time of the next use of either, or infinite [s]
+    next_turn, next_heads: time of the next use of each entry, or infinite [s]
     coin     in [0, 1), one per session
     place    in [0, 1), one per session: where it is served
     """
@@ -120,17 +121,22 @@ class Turns:
     time: Array
     stream: Array
     key: Array
-    head: Array
+    owners: Array
+    heads: Array
     size: Array
     private: Array
-    prefix: Array
     pinned: Array
     nth: Array
     leaves: Array
     next_turn: Array
-    next_head: Array
+    next_heads: Array
     coin: Array
     place: Array
+
+    @property
+    def prefix(self) -> Array:
+        """All heads of each turn [tokens]."""
+        return self.heads.sum(axis=0)
 
     def admitted(self, rule: Admitted) -> Array:
         """Tokens of the context that may be kept after each turn."""
@@ -159,11 +165,14 @@ def turns_of(
 ) -> Turns:
     """The events of `session_cache.sampled_events` with their neighbours, and the coins of admission, routing and
     deletion (share of finished sessions dropped, per stream)."""
-    time, stream, key, size, head = events
+    time, stream, key, size, *chain = events
     stream, key = stream.astype(int), 1.0 + key
-    length = np.array([0.0 if s.prefix is None else float(s.prefix.tokens) for s in streams])[stream]
-    fixed = np.array([any(s.prefix is p for p in pinned) for s in streams])[stream]
-    owner = np.where((length > 0.0) & ~fixed, -1.0 - head, 0.0)
+    lengths, fixed = (np.zeros((len(chain), len(streams))) for _ in range(2))
+    for i, one in enumerate(streams):
+        lengths[: len(one.heads), i] = [float(head.tokens) for head in one.heads]
+        fixed[: len(one.heads), i] = [head in pinned for head in one.heads]
+    heads, held = lengths[:, stream], fixed[:, stream] > 0.0
+    owners = np.where((heads > 0.0) & ~held, -1.0 - np.array(chain), 0.0)
     order, same = _neighbours(key)
     starts = np.flatnonzero(np.concatenate([[True], ~same])) if len(key) else np.zeros(0, int)
     nth = np.empty(len(key), int)
@@ -177,15 +186,15 @@ def turns_of(
         time=time,
         stream=stream,
         key=key,
-        head=owner,
+        owners=owners,
+        heads=heads,
         size=size,
         private=_carried(size, order, same, 0.0),
-        prefix=length,
-        pinned=fixed,
+        pinned=held,
         nth=nth,
         leaves=np.isinf(next_turn) & (deletion < gone[stream]),
         next_turn=next_turn,
-        next_head=_following(owner, time),
+        next_heads=np.array([_following(owner, time) for owner in owners]),
         coin=coin,
         place=place,
     )
@@ -228,13 +237,19 @@ class ChainTier:
 class Found:
     """Tokens found by every turn in each tier, parts that add up, fast to slow, shape (tiers, turns).
 
-    private, prefix   of the context behind a whole head, and of the head
-    stranded          of the context, all tiers, of no use because its head was lost, shape (turns,)
+    private   of the context behind whole heads
+    heads     of each head behind whole ones, first to last, shape (levels, tiers, turns)
+    stranded  of context and heads, all tiers, of no use because a head before them was lost, shape (turns,)
     """
 
     private: Array
-    prefix: Array
+    heads: Array
     stranded: Array
+
+    @property
+    def prefix(self) -> Array:
+        """Of all heads, (tiers, turns)."""
+        return self.heads.sum(axis=0)
 
 
 class _Inclusive:
@@ -313,7 +328,7 @@ def found_in_chain(
     order: makes the rule of one copy of a tier. pinned: heads of which every variant is always there, as far as they
     fit: in every tier of an inclusive chain, in an exclusive one in the first with room. renewed: see `Cache`.
     """
-    fixed = sum(float(head.tokens) * float(np.sum(head.count)) for head in pinned)
+    fixed = sum(float(head.tokens) * float(head.paths(0)[1].sum()) for head in pinned)
     taken = _pinned_tokens([tier.capacity for tier in tiers], fixed, chain)
     tiers = [replace(tier, capacity=tier.capacity - used) for tier, used in zip(tiers, taken, strict=True)]
     for_all = [tier.shared and instances > 1 for tier in tiers]
@@ -326,11 +341,12 @@ def found_in_chain(
     for other in served[1:]:
         if isinstance(other, _Exclusive):
             other.last = served[0].last
-    private, prefix, stranded = _run(streams, turns, tiers, served, touch)
+    found = _run(streams, turns, tiers, served, touch)
     if fixed:
         parts = taken if chain == "exclusive" else np.diff(np.maximum.accumulate(taken), prepend=0.0)
-        prefix[:, turns.pinned] = np.outer(np.asarray(parts) / fixed, turns.prefix[turns.pinned])
-    return Found(private, prefix, stranded)
+        shares = np.asarray(parts) / fixed
+        found.heads[:] += np.where(turns.pinned[:, None], shares[:, None] * turns.heads[:, None], 0.0)
+    return found
 
 
 def _pinned_tokens(capacities: Sequence[float], fixed: float, chain: Chain) -> Array:
@@ -345,31 +361,40 @@ def _run(
     tiers: Sequence[ChainTier],
     served: Sequence[_Inclusive],
     touch: Touch,
-) -> tuple[Array, Array, Array]:
+) -> Found:
     retention = [float(s.retention) for s in streams]
-    instance = turns.instance(len(served))
     amounts = np.array([turns.admitted(tier.admitted) for tier in tiers]).reshape(len(tiers), len(turns.time)).T
-    columns = (turns.time, turns.stream, turns.key, turns.head, turns.prefix, turns.leaves, turns.next_turn,
-               turns.next_head, instance, amounts)  # fmt: skip
+    columns = (turns.time, turns.stream, turns.key, turns.leaves, turns.next_turn, turns.instance(len(served)),
+               turns.owners.T, turns.heads.T, turns.next_heads.T, amounts)  # fmt: skip
     nothing, rows = [0.0] * len(tiers), []
-    for now, of, key, head, length, leaves, next_turn, next_head, place, kept in zip(
+    for now, of, key, leaves, next_turn, place, owners, lengths, next_heads, kept in zip(
         *(column.tolist() for column in columns), strict=True
     ):
-        chain = served[place]
+        chain, end = served[place], now + retention[of]
         for tier in chain.tiers:
             tier.expire(now)
-        own, shared = chain.parts(key), chain.parts(head, length) if head else nothing
-        usable = not head or sum(shared) >= length * WHOLE
-        rows.append((*own, *shared, 0.0) if usable else (*nothing, *shared, sum(own)))
-        if leaves or not usable:
+        whole, stranded, gone, row, touched = True, 0.0, [key] if leaves else [], [], []
+        for level, (owner, length, following) in enumerate(zip(owners, lengths, next_heads, strict=True), 1):
+            shared = chain.parts(owner, length) if owner else nothing
+            if owner:
+                touched.append((owner, [length] * len(tiers), Use(of + level * len(streams), now, following, end)))
+                if not whole:
+                    gone.append(owner)
+                    stranded, shared = stranded + sum(shared), nothing
+                whole = whole and sum(shared) >= length * WHOLE
+            row += shared
+        own = chain.parts(key)
+        if not whole:
+            gone.append(key)
+            stranded, own = stranded + sum(own), nothing
+        rows.append((*own, *row, stranded))
+        for owner in gone:
             for tier in chain.tiers:
-                tier.drop(key)
-        end = now + retention[of]
-        touched = [] if leaves else [(key, kept, Use(of, now, next_turn, end))]
-        if head:
-            touched.append((head, [length] * len(tiers), Use(of + len(streams), now, next_head, end)))
-        if touch == "forward":
-            touched.reverse()
-        chain.put(touched, now)
-    found = np.array(rows).reshape(len(rows), 2 * len(tiers) + 1).T
-    return found[: len(tiers)], found[len(tiers) : -1], found[-1]
+                tier.drop(owner)
+        if not leaves:
+            touched.append((key, kept, Use(of, now, next_turn, end)))
+        touched = [(owner, most, use._replace(rank=rank)) for rank, (owner, most, use) in enumerate(touched[::-1])]
+        chain.put(touched if touch == "reverse" else touched[::-1], now)
+    found = np.array(rows).reshape(len(rows), (1 + len(turns.heads)) * len(tiers) + 1).T
+    heads = found[len(tiers) : -1].reshape(len(turns.heads), len(tiers), len(rows))
+    return Found(found[: len(tiers)], heads, found[-1])

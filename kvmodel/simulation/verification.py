@@ -59,8 +59,8 @@ class Plant:
 class Seen:
     """Means and their standard errors, as pairs.
 
-    private, prefix   by stream: shares of the reusable tokens found down to each tier, (tiers,) each; nan where nothing
-                      is reusable
+    private           by stream: share of the context found down to each tier, (tiers,); nan where none returns
+    heads             by level and stream: share of its shared head found likewise; nan where it has none
     resident, timely  shares of the prompt tokens
     first_token       mean [s]
     in_time           share of the turns with a first token within the limit
@@ -69,7 +69,7 @@ class Seen:
     """
 
     private: list[tuple[Array, Array]]
-    prefix: list[tuple[Array, Array]]
+    heads: list[list[tuple[Array, Array]]]
     resident: Pair
     timely: Pair
     first_token: Pair
@@ -80,23 +80,22 @@ class Seen:
 
 def simulated(plant: Plant, turns: int = 200_000, seed: int = 1) -> Seen:
     """Simulate about `turns` turns, more where sessions last so long that fewer than ten would follow each other,
-    but never more than three times as many. 20 to 40 microseconds a turn.
+    or where rates change, but never more than three times as many. 20 to 40 microseconds a turn.
     """
     streams = plant.streams
     rate = sum(float(s.arrival_rate) * float(s.turns.mean) for s in streams)
     longest = max(float(s.turns.mean) * float(s.gap.quantile(0.9)) for s in streams)
-    horizon = min(max(turns / rate, SPANS * longest), 3.0 * turns / rate)
+    changes = max((one.span for one in plant.rates if one is not None), default=0.0)
+    horizon = min(max(turns / rate, SPANS * longest, changes), 3.0 * turns / rate)
     rng = np.random.default_rng(seed)
     events, prompt = sampled_prompts(streams, plant.outputs, plant.extra, horizon, rng, plant.rates)
     all_turns = turns_of(streams, events, plant.deleted, plant.pinned, seed)
     found = found_in_chain(
         streams, all_turns, plant.tiers, plant.order, plant.touch, plant.chain, plant.instances, plant.pinned
     )
-    own, head = reusable_parts(found, all_turns.private, plant.granularity, plant.extra)
+    parts = reusable_parts(found, all_turns.private, plant.granularity, plant.extra)
     place = all_turns.instance(plant.instances)
-    served = served_turns(
-        all_turns.time, all_turns.key, place, prompt, own, head, plant.prefill, plant.paths, plant.limit
-    )
+    served = served_turns(all_turns.time, all_turns.key, place, prompt, parts, plant.prefill, plant.paths, plant.limit)
     shown = (all_turns.time >= WARM_UP * horizon) & (all_turns.time < (1.0 - COOL_DOWN) * horizon)
     each = np.ones(int(shown.sum()))
     between = np.diff(all_turns.time, prepend=0.0)[shown] * plant.instances
@@ -114,8 +113,8 @@ def simulated(plant: Plant, turns: int = 200_000, seed: int = 1) -> Seen:
 
     return Seen(
         private=down_to_each_tier(found.private, all_turns.private),
-        prefix=down_to_each_tier(found.prefix, all_turns.prefix),
-        resident=ratio(own.sum(axis=0) + head.sum(axis=0), prompt[shown]),
+        heads=[down_to_each_tier(*level) for level in zip(found.heads, all_turns.heads, strict=True)],
+        resident=ratio(parts.sum(axis=(0, 1)), prompt[shown]),
         timely=ratio(served.timely.sum(axis=0), prompt[shown]),
         first_token=ratio(served.first_token, each),
         in_time=ratio((served.first_token <= plant.limit).astype(float), each),

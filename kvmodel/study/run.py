@@ -22,6 +22,7 @@ from kvmodel.study.verify import verified
 from kvmodel.system.case import Case
 from kvmodel.version import __version__
 
+GROUPS = 5  # variants of a nested prefix are worked on in about so many groups, beside each of those before it
 POINTS_AT_ONCE = 400  # study points per window; each needs some tens of kilobytes while it is worked on
 
 Progress = Callable[[int, int], None]
@@ -47,7 +48,7 @@ def plan(
     expansions = [expand(s, seed, draws) for s in studies]
     rows: list[Row] = []
     windows = [(s, e, name) for s, e in zip(studies, expansions, strict=True) for name in e.cases]
-    total, done = sum(len(list(_windows(e))) for _, e, _ in windows), itertools.count(1)
+    total, done = sum(len(list(_windows(e, name))) for _, e, name in windows), itertools.count(1)
 
     def tick() -> None:
         step = next(done)
@@ -91,7 +92,7 @@ def _case_rows(study: LoadedStudy, expansion: Expansion, name: str, tick: Callab
     """Rows of one case over all axes, window by window."""
     target = wanted_lifetime(study.record.targets)
     parts: list[tuple[Mapping[int, slice], list[Row]]] = []
-    for window in _windows(expansion):
+    for window in _windows(expansion, name):
         case = expansion.case(name, window)
         answers = plan_analysis.evaluate(case, study.record.compare, target)
         parts.append((window, [Row(case=name, **vars(answer)) for answer in answers]))
@@ -99,8 +100,8 @@ def _case_rows(study: LoadedStudy, expansion: Expansion, name: str, tick: Callab
     return _joined(parts, expansion.axes)
 
 
-def _windows(expansion: Expansion) -> Iterator[dict[int, slice]]:
-    """Windows over the first and the last axis with at most about POINTS_AT_ONCE points each.
+def _windows(expansion: Expansion, name: str) -> Iterator[dict[int, slice]]:
+    """Windows over the first and the last axis, about POINTS_AT_ONCE points each at most; fewer where prefixes nest.
 
     Prices enter at the very end: an axis that holds nothing else costs next to nothing and is not cut.
     """
@@ -111,7 +112,7 @@ def _windows(expansion: Expansion) -> Iterator[dict[int, slice]]:
     ]
     weights = [size if counts else 1 for size, counts in zip(sizes, heavy, strict=True)]
     cuts: dict[int, list[slice]] = {}
-    room = max(1, POINTS_AT_ONCE // int(np.prod(weights[1:-1])))
+    room = max(1, POINTS_AT_ONCE // (int(np.prod(weights[1:-1])) * GROUPS ** _nesting(expansion.cases[name])))
     for axis in dict.fromkeys((len(sizes) - 1, 0)) if sizes else ():
         if heavy[axis]:
             step = min(sizes[axis], room)
@@ -119,6 +120,18 @@ def _windows(expansion: Expansion) -> Iterator[dict[int, slice]]:
             room = max(1, room // step)
     for combination in itertools.product(*cuts.values()):
         yield dict(zip(cuts, combination, strict=True))
+
+
+def _nesting(case: Mapping[str, Any]) -> int:
+    """Shared prefixes that lie under others, at most so many one below the other."""
+    under = {name: population["under"] for name, population in case["workload"].items() if population.get("under")}
+    depths = [0]
+    for name in under:
+        depth = 0
+        while name in under:
+            name, depth = under[name], depth + 1
+        depths.append(depth)
+    return max(depths)
 
 
 def _slices(size: int, step: int) -> list[slice]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from kvmodel.analyses.admitted import at_tier, taken_share
 from kvmodel.analyses.answer import Answer
 from kvmodel.analyses.capacity import fixed_tokens, granularity
 from kvmodel.analyses.reuse import TOUCH, streams_of
@@ -70,14 +71,14 @@ def _side_by_side(
 def _found(load: Load, seen: Seen) -> Iterator[list[Answer]]:
     """Down to each tier, of every population that has something to find."""
     for i, t in enumerate(load.traffic):
-        for what, closed, found in (
-            ("own context", load.residency.private[t.name], seen.private[i]),
-            (f"shared prefix {t.prefix_name}", load.residency.prefix[t.name], seen.prefix[i]),
-        ):
+        parts = [("own context", load.residency.private[t.name], seen.private[i])]
+        for name, level in zip(t.prefixes, seen.heads, strict=False):
+            parts.append((f"shared prefix {name}", load.residency.prefix[t.name][name], level[i]))
+        for what, closed, found in parts:
             for tier, share, mean, error in zip(load.tiers, np.cumsum(closed, axis=0), *found, strict=True):
                 if np.isfinite(mean):
                     definition = f"share of the {what} found down to this tier"
-                    yield _side_by_side(share, (mean, error), definition, population=t.name, tier=tier)
+                    yield _side_by_side(float(share), (mean, error), definition, population=t.name, tier=tier)
 
 
 def _served(load: Load, seen: Seen) -> Iterator[list[Answer]]:
@@ -102,18 +103,15 @@ def plant_of(case: Case, load: Load) -> Plant:
     """The case as the simulation takes it: the room that active contexts leave in the tiers, pinned prefixes among the
     streams."""
     tiers, traffic = load.tiers, load.traffic
-    rule, extra = case.policy.admission, float(fixed_tokens(case))
+    extra = float(fixed_tokens(case))
     free = case.changed(policy=case.policy.model_copy(update={"pinned": ()}))
     streams = [
         replace(stream, first=t.sessions.first_tokens, step=t.sessions.new_tokens)
         for stream, t in zip(streams_of(free, traffic), traffic, strict=True)
     ]
-    pinned = {
-        id(s.prefix): s.prefix for s, t in zip(streams, traffic, strict=True) if t.prefix_name in case.policy.pinned
-    }
+    heads = [pair for s, t in zip(streams, traffic, strict=True) for pair in zip(t.prefixes, s.heads, strict=True)]
+    pinned = dict.fromkeys(head for name, head in heads if name in case.policy.pinned)
     prefill = prefill_terms(case)
-    uses = max(int(rule.uses), 2 if rule.second_use else 1)
-    wearing = Admitted(uses, float(rule.minimum_tokens), float(rule.probability), blocks=True)
     return Plant(
         streams=streams,
         outputs=[t.sessions.output_tokens for t in traffic],
@@ -121,7 +119,7 @@ def plant_of(case: Case, load: Load) -> Plant:
         granularity=float(granularity(case)),
         rates=[_rate_curve(t) for t in traffic],
         tiers=[
-            ChainTier(float(own), not _one_each(case, tier), wearing if _wears(case, tier) else Admitted())
+            ChainTier(float(own), not _one_each(case, tier), _admitted(case, tier, traffic))
             for tier, own in zip(tiers, load.residency.capacity_tokens, strict=True)
         ],
         paths=[_path(case, tier) for tier in tiers],
@@ -129,7 +127,7 @@ def plant_of(case: Case, load: Load) -> Plant:
         touch=TOUCH[case.policy.touch],
         chain=case.policy.chain,
         instances=int(case.deployment.instances),
-        pinned=tuple(pinned.values()),
+        pinned=tuple(pinned),
         prefill=Prefill(float(prefill.constant), float(prefill.linear), float(prefill.attention)),
         limit=np.inf if case.slo is None else float(case.slo.ttft.limit),
     )
@@ -139,8 +137,16 @@ def _one_each(case: Case, tier: str) -> bool:
     return tier not in case.storage_tiers or case.tiers[tier].scope == "instance"
 
 
-def _wears(case: Case, tier: str) -> bool:
-    return tier in case.storage_tiers and case.tiers[tier].kind == "nvme"
+def _admitted(case: Case, tier: str, traffic: Sequence[Traffic]) -> Admitted:
+    """The study's rule where a tier wears. What its write bandwidth does not take is left out context by context."""
+    if tier not in case.storage_tiers:
+        return Admitted()
+    taken = float(taken_share(case, tier, traffic, at_tier(case, tier, traffic)))
+    if case.tiers[tier].kind != "nvme":
+        return Admitted(probability=taken)
+    rule = case.policy.admission
+    uses = max(int(rule.uses), 2 if rule.second_use else 1)
+    return Admitted(uses, float(rule.minimum_tokens), float(rule.probability) * taken, blocks=True)
 
 
 def _path(case: Case, tier: str) -> Path:

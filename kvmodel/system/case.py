@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, model_validator
 
+from kvmodel.errors import nearest
 from kvmodel.formulas import laws
 from kvmodel.policies import Policy
 from kvmodel.quantity import Record
@@ -83,21 +85,50 @@ class Case(Record):
             for name in self.policy.pinned
             if name not in self.prefixes
         ]
+        nesting = list(self._nesting_problems())
+        return [*problems, *nesting] if nesting else [*problems, *self._user_problems(), *self._pinning_problems()]
+
+    def _nesting_problems(self) -> Iterator[str]:
+        """Names that lead nowhere, and those that lead back."""
+        seen: set[str] = set()
+        for name, prefix in self.prefixes.items():
+            if prefix.under is not None and prefix.under not in self.prefixes:
+                others = [other for other in self.prefixes if other != name]
+                known = f"; there are {', '.join(others)}" if others else "; there is no other"
+                hint = nearest(prefix.under, others) or known
+                yield f"workload.{name}.under: {prefix.under!r} is not a population of kind shared_prefix{hint}"
+            path = [name]
+            while (above := self.prefixes[path[-1]].under) in self.prefixes and above not in path:
+                path.append(above)
+            if above == name and name not in seen:
+                seen |= set(path)
+                yield f"workload.{name}.under: {name!r} lies under itself ({' under '.join([*path, name])})"
+
+    def _user_problems(self) -> Iterator[str]:
         users: dict[str, list[str]] = {}
         for name, prefix in self.prefixes.items():
             for user in prefix.used_by if prefix.used_by is not None else tuple(self.sessions):
                 if user not in self.sessions:
-                    problems.append(
+                    yield (
                         f"workload.{name}.used_by: {user!r} is not a population of kind sessions "
                         f"(there are {', '.join(self.sessions)})"
                     )
                 users.setdefault(user, []).append(name)
-        problems += [
-            f"workload: {user} has several shared prefixes ({', '.join(names)}); say used_by"
-            for user, names in users.items()
-            if len(names) > 1
-        ]
-        return problems
+        for user, names in users.items():
+            above = {other for name in names for other in self.chain(name) if other != name}
+            last = [name for name in names if name not in above]
+            if len(last) > 1:
+                yield (
+                    f"workload: {user} has several shared prefixes ({', '.join(last)}); say used_by, or under "
+                    "where one comes after the other"
+                )
+
+    def _pinning_problems(self) -> Iterator[str]:
+        for name in self.policy.pinned:
+            if name in self.prefixes:
+                loose = [f"{other!r}" for other in self.chain(name) if other not in self.policy.pinned]
+                if loose:
+                    yield f"policy.pinned: {name!r} is found only with what it lies under; pin {', '.join(loose)} too"
 
     @property
     def sessions(self) -> dict[str, Sessions]:
@@ -109,11 +140,19 @@ class Case(Record):
         """The shared prefixes."""
         return {name: p for name, p in self.workload.items() if isinstance(p, SharedPrefix)}
 
-    def prefix_of(self, population: str) -> tuple[str, SharedPrefix] | None:
-        """The shared prefix at the head of a population's prompts, with its name."""
-        return next(
-            ((name, p) for name, p in self.prefixes.items() if p.used_by is None or population in p.used_by), None
-        )
+    def chain(self, prefix: str) -> dict[str, SharedPrefix]:
+        """A shared prefix behind all it lies under, by name, the head of the prompt first."""
+        above = self.prefixes[prefix].under
+        return {**({} if above is None else self.chain(above)), prefix: self.prefixes[prefix]}
+
+    def texts(self, prefix: str) -> float:
+        """Different texts of a shared prefix: its variants times those of all it lies under."""
+        return math.prod(float(one.variants) for one in self.chain(prefix).values())
+
+    def prefixes_of(self, population: str) -> dict[str, SharedPrefix]:
+        """The shared prefixes at the head of a population's prompts, by name, first to last."""
+        used = [name for name, p in self.prefixes.items() if p.used_by is None or population in p.used_by]
+        return max(map(self.chain, used), key=len, default={})
 
     @property
     def storage_tiers(self) -> dict[str, Any]:

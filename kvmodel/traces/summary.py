@@ -44,7 +44,7 @@ DEFINITIONS = {
     "lru.block_hit_ratio": "LRU over the block accesses, every miss inserted: hits / block accesses",
     "prefix_lru_forward_touch": "a request looks up all its blocks, then touches them first to last",
     "prefix_lru_reverse_touch": "the same, touching last to first: tails leave before heads, as in engines",
-    "belady.block_hit_ratio": "clairvoyant replacement, always admitting: no rule can do better",
+    "belady.block_hit_ratio": "clairvoyant replacement: no rule that always admits does better",
     "working_set.mean_blocks": "blocks used in the last window, time average from one window on",
     "working_set.max_blocks": "its largest value right after a request",
     "working_set.seen_by_accesses_blocks": "its mean just before requests, weighted by their blocks (Palm)",

@@ -162,7 +162,7 @@ def test_blocks_written_at_a_use_are_counted_right(base, turns, uses):
     """Against sessions drawn and their blocks counted one by one."""
     t = base[1].traffic[0]
     sessions = t.sessions.model_copy(update={"turns": turns})
-    drawn = type(t)(t.name, sessions, t.prefix_name, t.prefix, t.granularity)
+    drawn = type(t)(t.name, sessions, t.prefixes, t.granularity)
     first, step = drawn.first.mean, drawn.step.mean
     written = served = created = returned = 0.0
     for turn_count in turns.sample(np.random.default_rng(5), 20_000):

@@ -256,6 +256,54 @@ def test_nothing_said_is_nothing_reused():
     assert silent.value("reuse.ceiling", arm="all_tiers", tier="", population="chat") == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.parametrize("arrivals", ["0.5 /s", "1.5 /s", "4 /s", "6 /s", "12 /s"])
+def test_admitting_more_never_finds_less_through_saturation(arrivals):
+    """What is refused is computed again, which keeps more KV active: from an idle deployment to an overloaded one."""
+    shares = np.linspace(0.02, 1.0, 50)
+    sweep = {"policy.admission.probability": shares.tolist()}
+    table = planned(sweep=sweep, workload__chat__arrivals=arrivals, compare=["all_tiers"])
+    timely = table.value("reuse.timely", arm="all_tiers", tier="", population="")
+    assert np.all(np.diff(timely) > -1e-3)
+
+
+def test_more_load_never_finds_more_through_saturation():
+    """Active KV rises to its least fixed point, and takes all of the GPUs' memory where there is none below that."""
+    sweep = {"workload.chat.arrivals": {"geomspace": ["0.2 /s", "40 /s", 60]}}
+    table = planned(sweep=sweep, compare=["local_reuse"])
+    found = table.value("reuse.resident", arm="local_reuse", tier="", population="")
+    used = table.value("latency.prefill_utilisation", arm="local_reuse")
+    assert used.min() < 0.2 and used.max() > 1.0
+    assert np.all(np.diff(found) < 1e-3) and found[0] > 0.1 and found[-1] < 1e-9
+
+
+@pytest.mark.parametrize(("arrivals", "said"), [("0.2 /s", None), ("0.4 /s", "metastable"), ("0.5 /s", "overloaded")])
+def test_a_second_bad_steady_state_is_flagged(arrivals, said):
+    """Between a load at which even a cold deployment serves everything and one that nothing serves lies one that only
+    a warm deployment does: without any hits its prefill saturates."""
+    table = planned(workload__chat__arrivals=arrivals, compare=["no_reuse", "local_reuse"])
+    (row,) = (r for r in table.select(quantity="reuse.resident", arm="local_reuse") if not r.tier and not r.population)
+    words = {flag.split(":")[0] for flag in row.flags} & {"metastable", "overloaded"}
+    assert words == ({said} if said else set())
+    cold = table.value("latency.prefill_utilisation", arm="no_reuse")
+    warm = table.value("latency.prefill_utilisation", arm="local_reuse")
+    if said == "metastable":
+        assert warm < 0.6 < 0.8 < cold
+
+
+def test_a_tier_keeps_what_its_writes_can_take():
+    """By hand: sessions create 1,750 + 7 x (300 exp(1.4803^2 / 2) + 250) tokens of 131,072 B, at 0.2 /s 256 MB/s. Two
+    drives that take a quarter of it each keep half the contexts."""
+    new = 300 * np.exp((np.log(2000 / 300) / 1.2815516) ** 2 / 2)
+    asked = 0.2 * (1750 + 7 * (new + 250)) * 131_072
+    whole = planned(compare=["all_tiers"])
+    part = planned(compare=["all_tiers"], tiers__nvme__write_bandwidth=asked / 4)
+    none = planned(compare=["all_tiers"], tiers__nvme__write_bandwidth=1.0)
+    kept = [t.value("reuse.kept", arm="all_tiers", population="chat") for t in (none, part, whole)]
+    assert kept[1] - kept[0] == pytest.approx((kept[2] - kept[0]) / 2, rel=0.02) and kept[2] > kept[0] + 0.02
+    (row,) = (r for r in part.select(quantity="reuse.resident", arm="all_tiers") if not r.tier and not r.population)
+    assert any("nvme: its write bandwidth takes 50%" in flag for flag in row.flags)
+
+
 def test_typical_prefix_is_that_of_the_mean_returning_turn():
     """Half the turns of a two-turn population return, three of four of a four-turn one; weights 1 and 3 per session."""
     one = {**study().data["workload"]["chat"], "new_tokens": 0, "output_tokens": 0}

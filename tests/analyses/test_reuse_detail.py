@@ -42,7 +42,7 @@ def test_pinning_wins_for_its_prefix_and_costs_the_others():
     change = {a.population: float(a.value) for a in reuse_detail.pinning(case, load, "all_tiers")}
     assert change["system"] >= 0 >= change["chat"]
     assert change[""] == pytest.approx(change["system"] + change["chat"])
-    assert np.allclose(load.residency.prefix["chat"].sum(axis=0), 1.0)
+    assert np.allclose(load.residency.prefix["chat"]["system"].sum(axis=0), 1.0)
     assert not list(reuse_detail.pinning(*loaded(), "all_tiers"))
 
 

@@ -45,6 +45,32 @@ BROKEN = {
         ["several shared prefixes"],
     ),
     "prefix of nobody": ("variants: 20,", "variants: 20, used_by: [chta],", ["used_by", "chta"]),
+    "under a misspelt prefix": (
+        "slo:",
+        "  tools: {kind: shared_prefix, tokens: 1k tokens, under: sistem}\nslo:",
+        ["1 problem", "workload.tools.under: 'sistem'", "did you mean 'system'"],
+    ),
+    "under sessions": (
+        "slo:",
+        "  tools: {kind: shared_prefix, tokens: 1k tokens, under: chat}\nslo:",
+        ["1 problem", "workload.tools.under: 'chat' is not a population of kind shared_prefix", "there are system"],
+    ),
+    "under itself": ("variants: 20,", "variants: 20, under: system,", ["1 problem", "system under system"]),
+    "under each other": (
+        "  system: {",
+        "  tools: {kind: shared_prefix, tokens: 1k tokens, under: system}\n  system: {under: tools, ",
+        ["1 problem", "lies under itself (tools under system under tools)"],
+    ),
+    "two last prefixes": (
+        "slo:",
+        "".join(f"  {name}: {{kind: shared_prefix, tokens: 1, under: system}}\n" for name in "ab") + "slo:",
+        ["1 problem", "chat has several shared prefixes (a, b)", "used_by"],
+    ),
+    "pinned without what it lies under": (
+        "slo:",
+        "  tools: {kind: shared_prefix, tokens: 1k tokens, under: system}\npolicy: {pinned: [tools]}\nslo:",
+        ["1 problem", "policy.pinned: 'tools'", "pin 'system' too"],
+    ),
     "two percentiles": ("ttft: {p95: 2 s}", "ttft: {p95: 2 s, p99: 3 s}", ["slo.ttft", "exactly one"]),
     "half a law": (
         "{lognormal: {median: 300 tokens, p90: 2k tokens}}",
@@ -168,6 +194,7 @@ def test_output_that_cannot_be_written(tmp_path, capsys):
     path.write_text(STUDY, encoding="utf-8")
     assert "no directory" in attempt(capsys, "plan", str(path), "-o", str(tmp_path / "nowhere" / "out.txt"))
     assert "is a directory" in attempt(capsys, "plan", str(path), "-o", str(tmp_path))
+    assert "must end in .html" in attempt(capsys, "plan", str(path), "--report", str(tmp_path / "page.pdf"))
 
 
 def test_an_existing_starter_is_not_overwritten(tmp_path, capsys):

@@ -362,3 +362,61 @@ def test_closed_queue_with_constant_service_by_simulation():
     assert blocks.std() < 0.01
     assert queueing.closed_mean_sojourn(3, 1.0, 2.0, 0.0) / blocks.mean() == pytest.approx(0.895, abs=0.01)
     assert queueing.closed_mean_sojourn(3, 1.0, 2.0, 1.0) / blocks.mean() == pytest.approx(1.134, abs=0.01)
+
+
+def looked_at(rates, patience, jobs, seed):
+    """Jobs of one second on average look at the work before them and join if it is below their patience: shares that
+    join, their mean waits, mean work found, utilisation."""
+    rng = np.random.default_rng(seed)
+    gaps = rng.exponential(1 / np.sum(rates), jobs)
+    kinds = rng.choice(len(rates), jobs, p=np.asarray(rates) / np.sum(rates))
+    service, work, found, joined = rng.exponential(1.0, jobs), 0.0, np.zeros(jobs), np.zeros(jobs, bool)
+    for i in range(jobs):
+        work = max(work - gaps[i], 0.0)
+        found[i], joined[i] = work, work < patience[kinds[i]]
+        work += service[i] * joined[i]
+    each = [(joined[kinds == k].mean(), found[(kinds == k) & joined].mean()) for k in range(len(rates))]
+    return np.array(each).T, found.mean(), np.sum(service[joined]) / np.sum(gaps)
+
+
+@pytest.mark.parametrize("load", [0.5, 1.0, 3.0])
+def test_those_who_look_first_by_simulation(load):
+    """Exponential service of one mean, for which the density is exact; three patiences. 400,000 jobs: shares within
+    0.005 and times within 2 %."""
+    rates, patience = load * np.array([0.5, 0.3, 0.2]), np.array([0.5, 4.0, 1.5])
+    (joining, wait), mean, used = looked_at(rates, patience, 400_000, seed=3)
+    law = queueing.balking_queue(rates, 1.0, patience)
+    assert law.joining == pytest.approx(joining, abs=5e-3)
+    assert law.wait == pytest.approx(wait, rel=0.02)
+    assert law.mean_wait == pytest.approx(mean, rel=0.02)
+    assert law.utilisation == pytest.approx(used, abs=5e-3)
+
+
+@given(LOADS, SECONDS, SCVS)
+def test_patience_without_end_is_the_plain_queue(rho, s, scv):
+    residual = s * (1 + scv) / 2
+    law = queueing.balking_queue([0.4 * rho, 0.6 * rho], residual, [1e5 * residual, 2e5 * residual])
+    assert law.joining == pytest.approx(1.0, abs=1e-9)
+    assert law.utilisation == pytest.approx(rho, rel=1e-9)
+    assert law.mean_wait == pytest.approx(queueing.single_server_mean_wait(rho, s, scv), rel=1e-6)
+
+
+@given(st.floats(0.0, 50.0), st.floats(1.0, 2.0), SECONDS, st.lists(st.floats(-1.0, 100.0), min_size=1, max_size=5))
+def test_more_who_look_first_find_more_work(load, more, m, patience):
+    offered = load * np.ones(len(patience)) / len(patience)
+    low, high = (queueing.balking_queue(offered * factor, m, patience) for factor in (1.0, more))
+    assert low.mean_wait <= high.mean_wait * (1 + 1e-9) and low.utilisation <= high.utilisation + 1e-9 <= 1 + 2e-9
+    assert np.all(high.joining <= low.joining + 1e-9) and np.all(low.wait <= np.maximum(patience, 0.0))
+    assert np.all(low.joining[np.less_equal(patience, 0.0)] == 0)
+
+
+def test_queues_of_those_who_look_first_as_arrays_equal_scalars():
+    offered, m, patience = np.array([[0.2, 3.0], [0.5, 1.0]]), np.array([1.0, 0.2]), np.array([[1.0, 5.0], [2.0, 0.1]])
+    both = queueing.balking_queue(offered, m, patience)
+    for k in range(2):
+        one = queueing.balking_queue(offered[:, k], m[k], patience[:, k])
+        assert np.allclose(both.joining[:, k], one.joining) and np.allclose(both.wait[:, k], one.wait)
+        assert both.mean_wait[k] == pytest.approx(float(one.mean_wait))
+        assert both.utilisation[k] == pytest.approx(float(one.utilisation))
+    none = queueing.balking_queue([0.0], 0.0, [1.0])
+    assert none.joining == 1.0 and none.wait == 0.0 and none.mean_wait == 0.0

@@ -309,7 +309,7 @@ def test_arrays_equal_scalars():
         for i in range(3):
             one = reuse.hit_tokens(streams(rate[j], pause[j]), capacity[i, 0])
             for a, b in zip(many, one, strict=True):
-                assert np.allclose(a[:, i, j], b, rtol=1e-9, atol=1e-9)
+                assert np.allclose(a[..., i, j], b, rtol=1e-9, atol=1e-9)
 
 
 def test_capacities_of_tier_chains():

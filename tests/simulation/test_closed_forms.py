@@ -30,6 +30,9 @@ from kvmodel.simulation.session_cache import RateCurve, hit_ratio, simulate_sess
 BAR = 0.015
 TOOL_OR_HUMAN = Mixture((0.9, 0.1), (Lognormal(9.0, 1.0), Lognormal(120.0, 1.0)))
 HEADS = SharedPrefix.zipf(4_000.0, 40, 0.9)
+TOOLS = SharedPrefix.zipf(2_000.0, 8, 0.5, 2, under=HEADS)
+FEW = SharedPrefix.zipf(3_000.0, 6, 0.7)
+DOCUMENTS = SharedPrefix.zipf(6_000.0, 10, 1.1, 2, under=SharedPrefix.zipf(2_000.0, 4, 0.5, 2, under=FEW))
 TENANTS = SharedPrefix.uniform(3_000.0, 12)  # one head, twelve groups that may not share it
 CHAT = SessionStream(0.05, Lognormal(2_000.0, 0.8), Lognormal(400.0, 1.0), GeometricTurns(8.0), TOOL_OR_HUMAN)
 BIG = SessionStream(1 / 250, Constant(20_000.0), Lognormal(900.0, 1.0), GeometricTurns(12.0), TOOL_OR_HUMAN)
@@ -57,6 +60,16 @@ STATIONARY = {
         [SessionStream.of_agents(30, CHAT.first, CHAT.step, CHAT.turns, CHAT.gap, prefix=HEADS)],
         2.5e4,
     ),
+    "two levels of heads": ([replace(CHAT, prefix=TOOLS)], 8e4),
+    "three levels of heads": ([replace(CHAT, prefix=DOCUMENTS)], 8e4),
+    "heads that end at different levels": (
+        [replace(CHAT, prefix=TOOLS), replace(CHAT, prefix=HEADS, arrival_rate=0.02), SessionStream(0.02, BIG.first)],
+        8e4,
+    ),
+    "agents on nested heads": (
+        [SessionStream.of_agents(30, CHAT.first, CHAT.step, CHAT.turns, CHAT.gap, prefix=TOOLS)],
+        2.5e4,
+    ),
     "retention": ([replace(CHAT, retention=40.0)], 1e5),
     "retention and heads": ([replace(CHAT, retention=100.0, prefix=HEADS)], 8e4),
 }
@@ -64,7 +77,7 @@ STATIONARY = {
 
 def capacities(streams):
     """Six, from below one context to about all that is used again."""
-    context = sum(float(s.finished_moments[1]) + (0.0 if s.prefix is None else float(s.prefix.tokens)) for s in streams)
+    context = sum(float(s.finished_moments[1]) + float(s.head_tokens) for s in streams)
     return np.geomspace(0.5 * context, float(reuse.working_set_mean(streams, 300.0)) + 3.0 * context, 6)
 
 
@@ -75,7 +88,7 @@ def assert_close(found, seen, error):
 
 # all in the order engines use, and one of each sort in the other
 ORDERS = [(name, "reverse") for name in STATIONARY] + [
-    (name, "forward") for name in ("few large sessions", "forty agents", "shared heads")
+    (name, "forward") for name in ("few large sessions", "forty agents", "shared heads", "three levels of heads")
 ]
 
 
@@ -89,8 +102,9 @@ def test_within_the_bar(name, touch):
         seen = hit_ratio(log, capacity, stream=i)
         if float(stream.turns.mean) > 1:
             assert_close(hits.private[i] / hits.reusable_private[i], seen.private, seen.private_error)
-        if stream.prefix is not None:
-            assert_close(hits.prefix[i] / hits.reusable_prefix[i], seen.prefix, seen.prefix_error)
+        for level in range(len(stream.heads)):
+            seen = hit_ratio(log, capacity, stream=i, level=level)
+            assert_close(hits.heads[level, i] / hits.reusable_heads[level, i], seen.prefix, seen.prefix_error)
 
 
 @pytest.mark.parametrize("tiers", [(20_000.0, 60_000.0), (8_000.0, 20_000.0, 80_000.0)], ids=["two", "three"])

@@ -26,66 +26,72 @@ PAUSES = Mixture((0.9, 0.1), (Lognormal(9.0, 1.0), Lognormal(120.0, 1.0)))
 CHAT = SessionStream(0.05, Lognormal(2_000.0, 0.8), Lognormal(400.0, 1.0), GeometricTurns(8.0), PAUSES)
 HEADED = replace(CHAT, prefix=SharedPrefix.zipf(4_000.0, 40, 0.9))
 WINDOWS = [20.0, 45.0, 60.0, 60.0]
+NESTED = [replace(STREAMS[0], prefix=SharedPrefix.zipf(70.0, 3, 0.5, under=HEADS)), STREAMS[1]]
 
 
-def entry(name, tokens, *, now, old, after, group):
+def entry(name, tokens, *, now, old, after, group, rank):
     """A use of an entry: when it came in, was last used, is used next; what is new keeps no past."""
     return {"name": name, "tokens": tokens, "in": now if old is None else old["in"], "last": now, "next": after,
-            "group": group}  # fmt: skip
+            "group": group, "rank": rank}  # fmt: skip
 
 
-def rank(rule, e, now, serving):
-    """Smallest goes first, by a plain reading of the rule; the context before its head."""
-    head = e["name"][0] == "head"
+def first_to_go(rule, e, now, serving):
+    """Smallest goes first, by a plain reading of the rule; what is further back in the prompt before what it needs."""
     if rule == "lru":
-        return (e["last"], head)
+        return (e["last"], e["rank"])
     if rule == "fifo":
-        return (e["name"] in serving, e["in"], head)
+        return (e["name"] in serving, e["in"], e["rank"])
     if rule == "clairvoyant":
-        return (-e["next"], head)
-    window = WINDOWS[e["group"]]
-    return (-(now - e["last"]) / window, e["last"], head)
+        return (-e["next"], e["rank"])
+    window = (WINDOWS + [60.0] * 4)[e["group"]]
+    return (-(now - e["last"]) / window, e["last"], e["rank"])
 
 
-def naive(events, capacity, rule, whole):
-    """Entries in a plain list, searched from end to end at every step; the next use is looked up in the events."""
+def naive(streams, events, capacity, rule, whole):
+    """Entries in a plain list, searched from end to end at every step; the next use is looked up in the events. Found
+    of the context, then of each head."""
     cache, found = [], []
     turns = [tuple(row) for row in events.T.tolist()]
 
     def get(name):
         return next((e for e in cache if e["name"] == name), None)
 
-    def next_use(column, value, i):
-        return next((t[0] for t in turns[i + 1 :] if t[column] == value), np.inf)
-
-    for i, (now, stream, key, size, head) in enumerate(turns):
-        names = (("context", key), ("head", head))
-        context, shared = (get(name) for name in names)
-        whole_head = head < 0 or (shared is not None and shared["tokens"] == 50.0)
-        found.append((context["tokens"] if context and whole_head else 0.0, shared["tokens"] if shared else 0.0))
-        cache = [e for e in cache if e["name"] not in names]
-        after, group = next_use(2, key, i), int(stream)
-        cache.append(entry(names[0], size, now=now, old=context if whole_head else None, after=after, group=group))
-        if head >= 0:
-            after = next_use(4, head, i)
-            cache.append(entry(names[1], 50.0, now=now, old=shared, after=after, group=group + 2))
+    for i, (now, stream, key, size, *chain) in enumerate(turns):
+        lengths = [float(head.tokens) for head in streams[int(stream)].heads]
+        parts = [("head", head, length) for head, length in zip(chain, lengths, strict=False)]
+        old, row, usable = {}, [], True
+        for kind, owner, length in [*parts, ("context", key, np.inf)]:
+            held = get((kind, owner)) if usable else None
+            old[kind, owner] = held
+            row.append(held["tokens"] if held else 0.0)
+            usable = row[-1] >= length
+        found.append([row[-1], *row[:-1], *[0.0] * (len(chain) - len(parts))])
+        cache = [e for e in cache if e["name"] not in old]
+        uses = [("context", key, size, 2, 0)]
+        uses += [(*part, 4 + level, 1 + level) for level, part in enumerate(parts)][::-1]
+        for rank, (kind, owner, tokens, column, level) in enumerate(uses):
+            after = next((t[0] for t in turns[i + 1 :] if t[column] == owner), np.inf)
+            group, name = int(stream) + level * len(streams), (kind, owner)
+            cache.append(entry(name, tokens, now=now, old=old[name], after=after, group=group, rank=rank))
         while (over := sum(e["tokens"] for e in cache) - capacity) > 1e-9:
-            victim = min(cache, key=lambda e: rank(rule, e, now, names))
+            victim = min(cache, key=lambda e: first_to_go(rule, e, now, old))
             victim["tokens"] -= victim["tokens"] if whole else min(over, victim["tokens"])
             cache = [e for e in cache if e["tokens"] > 0.0]
     return np.array(found).T
 
 
-@pytest.mark.parametrize("capacity", [60.0, 300.0, 900.0])
+@pytest.mark.parametrize("capacity", [140.0, 300.0, 900.0])
+@pytest.mark.parametrize("streams", [STREAMS, NESTED], ids=["one level", "two levels"])
 @pytest.mark.parametrize("rule", ["lru", "fifo", "value_aware", "clairvoyant"])
-def test_every_rule_equals_a_naive_list(rule, capacity):
-    events = sampled_events(STREAMS, 1_000.0, np.random.default_rng(7))
-    order = partial(ValueAware, WINDOWS) if rule == "value_aware" else ORDERS[rule]
-    log = replayed(STREAMS, events, capacity, order)
-    private, prefix = naive(events, capacity, rule, whole=False)
+def test_every_rule_equals_a_naive_list(rule, streams, capacity):
+    events = sampled_events(streams, 1_000.0, np.random.default_rng(7))
+    windows = WINDOWS + [60.0] * (len(events) - 5) * len(streams)
+    order = partial(ValueAware, windows) if rule == "value_aware" else ORDERS[rule]
+    log = replayed(streams, events, capacity, order)
+    private, *heads = naive(streams, events, capacity, rule, whole=False)
     assert log.found_private.shape[1] > 150 and private.sum() > 0.0
     assert np.allclose(log.found_private[0], private, atol=1e-6)
-    assert np.allclose(log.found_prefix[0], prefix, atol=1e-6)
+    assert np.allclose(log.found_heads[0], heads, atol=1e-6)
 
 
 def test_fifo_of_whole_contexts_equals_a_naive_list():
@@ -93,24 +99,25 @@ def test_fifo_of_whole_contexts_equals_a_naive_list():
     streams = [replace(STREAMS[0], prefix=None), STREAMS[1]]
     events = sampled_events(streams, 1_000.0, np.random.default_rng(7))
     log = replayed(streams, events, 400.0, Fifo, "forward")
-    assert np.allclose(log.found_private[0], naive(events, 400.0, "fifo", whole=True)[0], atol=1e-6)
+    assert np.allclose(log.found_private[0], naive(streams, events, 400.0, "fifo", whole=True)[0], atol=1e-6)
 
 
 @pytest.mark.parametrize("touch", ["reverse", "forward"])
 @pytest.mark.parametrize("retention", [np.inf, 25.0])
 def test_lru_equals_the_stack(touch, retention):
-    """The exact stack of all capacities at once, two streams, shared heads, one retention for all, second use.
+    """The exact stack of all capacities at once, two streams, nested heads, one retention for all, second use.
 
     No capacity is a sum of the constant sizes: whether 120 tokens fit into 120 is left to rounding in the stack.
     """
-    streams = [replace(stream, retention=retention) for stream in STREAMS]
+    streams = [replace(stream, retention=retention) for stream in NESTED]
     capacity = np.array([0.0, 41.3, 121.7, 403.1, 1_301.9, 1e9])
     for uses in (1, 2):
         events = sampled_events(streams, 6_000.0, np.random.default_rng(5))
         log = replayed(streams, events, capacity, Lru, touch, (1_200.0, np.inf), admitted=Admitted(uses=uses))
         stack = simulate_sessions(streams, 6_000.0, seed=5, touch=touch, second_use=uses == 2)
-        for stream in (0, 1, None):
-            one, other = found_ratio(log, stream), hit_ratio(stack, capacity, stream)
+        for stream, level in ((0, None), (1, None), (None, None), (0, 0), (0, 1)):
+            one = found_ratio(log, stream, level=level)
+            other = hit_ratio(stack, capacity, stream, level=level)
             assert np.allclose(np.array(one), np.array(other), atol=1e-9)
         assert log.stranded.max() == 0.0 if touch == "reverse" else log.stranded.max() > 0.0
 

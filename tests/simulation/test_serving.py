@@ -21,10 +21,10 @@ BELOW = Path(fixed=0.05, per_token=2e-4, device_per_token=1e-4, link_per_token=2
 
 def serve(time, prompt, private, prefix, *, prefill=PREFILL, session=None, instance=None, paths=(HERE, BELOW), **how):
     n = len(time)
-    arrays = [np.asarray(v, float) for v in (time, prompt, private, prefix)]
+    time, prompt, parts = (np.asarray(v, float) for v in (time, prompt, [prefix, private]))
     session = np.arange(n) if session is None else np.asarray(session)
     instance = np.zeros(n, int) if instance is None else np.asarray(instance)
-    return served_turns(arrays[0], session, instance, arrays[1], arrays[2], arrays[3], prefill, paths, **how)
+    return served_turns(time, session, instance, prompt, parts, prefill, paths, **how)
 
 
 def test_each_part_is_fetched_if_that_is_sooner():
@@ -96,11 +96,11 @@ def test_single_turns_wait_as_pollaczek_and_khinchine_say(size):
 def test_blocks_end_what_can_be_reused():
     """40 of head and 55 of context make 95 tokens: five blocks of 16 are 80, of which 32 are the head's. A tenth of the
     room that is no text comes off the context."""
-    found = Found(np.array([[40.0], [15.0]]), np.array([[40.0], [0.0]]), np.zeros(1))
-    own, head = reusable_parts(found, np.array([55.0]), 16.0, 0.0)
-    assert np.allclose(head[:, 0], [32.0, 0.0]) and np.allclose(own[:, 0], [48.0, 0.0])
-    own, head = reusable_parts(found, np.array([55.0]), 1.0, 5.5)
-    assert np.allclose(head[:, 0], [40.0, 0.0]) and np.allclose(own[:, 0], [36.0, 13.5])
+    found = Found(np.array([[40.0], [15.0]]), np.array([[[40.0], [0.0]]]), np.zeros(1))
+    head, own = reusable_parts(found, np.array([55.0]), 16.0, 0.0)[..., 0]
+    assert np.allclose(head, [32.0, 0.0]) and np.allclose(own, [48.0, 0.0])
+    head, own = reusable_parts(found, np.array([55.0]), 1.0, 5.5)[..., 0]
+    assert np.allclose(head, [40.0, 0.0]) and np.allclose(own, [36.0, 13.5])
 
 
 STREAM = SessionStream(

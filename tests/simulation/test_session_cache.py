@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,12 +18,17 @@ STREAMS = [
 ]
 
 
-def naive(events, tokens, touch):
+DOCUMENTS = SharedPrefix.zipf(70.0, 3, 0.5, under=SharedPrefix.uniform(20.0, 2, under=HEADS))
+NESTED = [replace(STREAMS[0], prefix=DOCUMENTS), STREAMS[0], STREAMS[1]]
+
+
+def naive(streams, events, touch):
     """Stack as a list of [owner, tokens], most recent first; what lies over an entry is a plain sum."""
     stack, rows = [], []
-    for now, stream, key, size, head in events.T:
-        del now
-        owners = [(("session", key), size)] + ([(("head", head), tokens[int(stream)])] if head >= 0 else [])
+    for _, stream, key, size, *heads in events.T:
+        chain = [("head", head) for head in heads if head >= 0]
+        owners = [(("session", key), size)]
+        owners += [(o, float(h.tokens)) for o, h in zip(chain, streams[int(stream)].heads, strict=True)][::-1]
         over = {}
         for owner, _ in owners:
             places = [i for i, entry in enumerate(stack) if entry[0] == owner]
@@ -34,20 +41,42 @@ def naive(events, tokens, touch):
 
 
 @pytest.mark.parametrize("touch", ["reverse", "forward"])
-def test_stack_equals_a_naive_list(touch):
+@pytest.mark.parametrize("streams", [STREAMS, NESTED], ids=["one level", "three levels"])
+def test_stack_equals_a_naive_list(streams, touch):
     horizon = 600.0
-    log = session_cache.simulate_sessions(STREAMS, horizon, seed=5, touch=touch, warm_up=0.0)
-    events = session_cache.sampled_events(STREAMS, horizon, np.random.default_rng(5))
-    rows = naive(events, [50.0, 0.0], touch)
+    log = session_cache.simulate_sessions(streams, horizon, seed=5, touch=touch, warm_up=0.0)
+    events = session_cache.sampled_events(streams, horizon, np.random.default_rng(5))
+    rows = naive(streams, events, touch)
     assert len(rows) == len(log.stream) > 100
-    for row, size, above, over, head in zip(rows, log.private, log.above, log.over, events[4], strict=True):
-        assert size == pytest.approx(row[0][1])
-        if head >= 0:
-            assert over == pytest.approx(row[1][0], abs=1e-6)
-        if touch == "reverse" or head < 0:
-            assert above == pytest.approx(row[0][0], abs=1e-6)
-        else:  # a context behind a lost head is lost
-            assert above == pytest.approx(max(row[0][0], row[1][0] + 50.0 - row[0][1]), abs=1e-6)
+    for n, ((own, *heads), stream) in enumerate(zip(rows, log.stream, strict=True)):
+        needed = 0.0  # in forward order what is behind a lost head is lost
+        for level, ((over, _), head) in enumerate(zip(heads[::-1], streams[int(stream)].heads, strict=True)):
+            assert log.prefix[level, n] == head.tokens
+            assert log.over[level, n] == pytest.approx(max(over, needed - head.tokens), abs=1e-6)
+            needed = log.over[level, n] + head.tokens if touch == "forward" else 0.0
+        assert log.private[n] == pytest.approx(own[1])
+        assert log.above[n] == pytest.approx(max(own[0], needed - own[1]), abs=1e-6)
+    assert np.all(log.prefix[[len(s.heads) for s in streams][1] :, log.stream == 1] == 0.0)
+
+
+def test_in_reverse_order_a_head_lies_over_all_that_is_behind_it():
+    """So what is found is always the beginning of a prompt, with nothing done about it."""
+    log = session_cache.simulate_sessions(NESTED, 5_000.0, seed=6)
+    for front, back in zip(log.over[:-1, log.stream == 0], log.over[1:, log.stream == 0], strict=True):
+        assert np.all(front <= back + 1e-6)
+    parts = [session_cache.hit_ratio(log, [300.0, 1_000.0], stream=0, level=k).prefix for k in range(3)]
+    total = session_cache.hit_ratio(log, [300.0, 1_000.0], stream=0).prefix
+    assert np.allclose(total, np.tensordot([50.0, 20.0, 70.0], parts, 1) / 140.0)
+    assert np.all(np.diff(parts, axis=0) <= 0.0)
+
+
+def test_rows_of_the_events_end_with_the_heads():
+    one, three = (session_cache.sampled_events(s, 2e4, np.random.default_rng(5)) for s in (STREAMS, NESTED))
+    assert len(one) == 5 and len(three) == 7
+    assert np.all(one[4, one[1] == 1] == -1) and np.all(three[5:, three[1] == 1] == -1)
+    deep = three[4:, three[1] == 0]
+    assert len(np.unique(deep[0])) == 5 and len(np.unique(deep[2])) == 30
+    assert len(np.unique(deep, axis=1).T) == 30  # each document behind one chain only
 
 
 def test_the_same_seed_gives_the_same_log():

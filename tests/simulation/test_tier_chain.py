@@ -34,6 +34,7 @@ def found(events, tiers, **how):
 def test_an_exclusive_chain_is_one_stack_cut_at_cumulative_capacities(events):
     turns, seen = found(events, [ChainTier(size) for size in SIZES], chain="exclusive")
     stack = hit_ratio(simulate_sessions(STREAMS, 4_000.0, seed=5, warm_up=0.0), np.cumsum(SIZES))
+    assert turns.heads.shape == (1, len(turns.time))
     assert np.allclose(seen.private.cumsum(axis=0).sum(axis=1) / turns.private.sum(), stack.private, atol=1e-9)
     assert np.allclose(seen.prefix.cumsum(axis=0).sum(axis=1) / turns.prefix.sum(), stack.prefix, atol=1e-9)
     assert np.all(np.diff(stack.private) > 0.05)
@@ -82,6 +83,21 @@ def test_what_moves_down_is_where_it_fits_and_nowhere_twice(events):
         assert np.all(seen.private.sum(axis=0) <= turns.private * (1 + 1e-9))
         assert np.all(seen.prefix.sum(axis=0) <= turns.prefix * (1 + 1e-9))
         assert seen.private[1].sum() > 0.1 * turns.private.sum()
+
+
+def test_nested_heads_are_found_one_behind_the_other():
+    """Exclusive tiers as cuts of one stack, level by level; in a first tier of 30 tokens beside pinned heads of 50."""
+    nested = [replace(STREAMS[0], prefix=SharedPrefix.zipf(70.0, 3, 0.5, under=HEADS)), *STREAMS]
+    events = sampled_events(nested, 3_000.0, np.random.default_rng(5))
+    turns = turns_of(nested, events)
+    seen = found_in_chain(nested, turns, [ChainTier(size) for size in SIZES], chain="exclusive")
+    log = simulate_sessions(nested, 3_000.0, seed=5, warm_up=0.0)
+    for level in range(2):
+        stack = hit_ratio(log, np.cumsum(SIZES), level=level)
+        found = seen.heads[level].cumsum(axis=0).sum(axis=1)
+        assert np.allclose(found / turns.heads[level].sum(), stack.prefix, atol=1e-9)
+    pinned = found_in_chain(nested, turns_of(nested, events, pinned=[HEADS]), [ChainTier(280.0)], pinned=[HEADS])
+    assert np.array_equal(pinned.heads[0, 0], turns.heads[0]) and 0.0 < pinned.heads[1].sum() < turns.heads[1].sum()
 
 
 def test_blocks_are_written_at_their_second_use():

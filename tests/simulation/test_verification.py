@@ -44,10 +44,10 @@ def test_shares_found_are_those_of_the_closed_form():
     assert seen.turns > 25_000
     for closed, (mean, error) in (
         (hits.private[0] / hits.reusable_private[0], seen.private[0]),
-        (hits.prefix[0] / hits.reusable_prefix[0], seen.prefix[0]),
+        (hits.heads[0, 0] / hits.reusable_heads[0, 0], seen.heads[0][0]),
     ):
         assert np.all(np.abs(closed - mean) <= 0.015 + 3 * error) and np.all(error < 0.015)
-    assert np.isnan(seen.private[1][0]).all() and np.isnan(seen.prefix[1][0]).all()  # one turn, no head
+    assert np.isnan(seen.private[1][0]).all() and np.isnan(seen.heads[0][1][0]).all()  # one turn, no head
 
 
 def test_nothing_is_found_and_all_is_computed_without_tiers():

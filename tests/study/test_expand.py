@@ -69,7 +69,7 @@ def test_windows_cover_every_point_once(sizes):
     axes = tuple(Axis("draw" if i == len(sizes) - 1 else f"s{i}", np.arange(n)) for i, n in enumerate(sizes))
     arrays = {f"workload.{axis.name}": (i, axis.values) for i, axis in enumerate(axes)}
     seen = np.zeros(sizes, int)
-    for window in _windows(Expansion({}, arrays, axes)):
+    for window in _windows(Expansion({"base": {"workload": {}}}, arrays, axes), "base"):
         seen[tuple(window.get(i, slice(None)) for i in range(len(sizes)))] += 1
     assert np.all(seen == 1)
 
@@ -77,7 +77,18 @@ def test_windows_cover_every_point_once(sizes):
 def test_prices_are_not_cut():
     axes = (Axis("tiers.dram.capacity", np.arange(10)), Axis("draw", np.arange(100_000)))
     arrays = {"tiers.dram.capacity": (0, axes[0].values), "prices.dram": (1, axes[1].values)}
-    assert list(_windows(Expansion({}, arrays, axes))) == [{0: slice(0, 10)}]
+    assert list(_windows(Expansion({"base": {"workload": {}}}, arrays, axes), "base")) == [{0: slice(0, 10)}]
+
+
+def test_nested_prefixes_are_worked_on_in_smaller_windows():
+    axes = (Axis("draw", np.arange(1000)),)
+    arrays = {"workload.a.arrivals": (0, axes[0].values)}
+    workload = {"a": {}, "b": {"under": None}, "c": {"under": "b"}, "d": {"under": "c"}}
+    counts = []
+    for names in ("ab", "abc", "abcd"):
+        expansion = Expansion({"base": {"workload": {n: workload[n] for n in names}}}, arrays, axes)
+        counts.append(len(list(_windows(expansion, "base"))))
+    assert counts[0] < counts[1] < counts[2]
 
 
 def test_windows_change_nothing(monkeypatch):
