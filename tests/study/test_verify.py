@@ -41,6 +41,13 @@ def test_closed_forms_stand_beside_their_simulation(changes):
     assert not off_the_bar(rows)
 
 
+def test_prefixes_that_nest_are_told_one_by_one():
+    under = {"kind": "shared_prefix", "tokens": "3k tokens", "under": "system", "variants": 3}
+    rows = told(workload__document=under)
+    assert len(rows) == 3 * 3 + SHARES + TIMES and not off_the_bar(rows)
+    assert ("share of the shared prefix document found down to this tier", "nvme", "") in rows
+
+
 def test_a_tier_for_all_that_is_smaller_than_the_memories_above_it_holds_other_heads():
     """64 GiB below two memories of 53 GB each: heads that one of them has lost are found in the other tier more often
     than the larger of both finds them, which is what the closed form takes: 0.019 less."""
