@@ -29,7 +29,6 @@ from kvmodel.analyses.traffic import Traffic, traffic_of
 from kvmodel.formulas import reuse
 from kvmodel.system.case import Case
 from kvmodel.units import DAY
-from kvmodel.workloads.day import levels
 
 PAUSES = np.geomspace(1.0, 7 * DAY, 41)  # [s]
 SINCE = np.geomspace(1.0, 30 * DAY, 49)  # [s]
@@ -68,12 +67,12 @@ def _shape_flags(case: Case, load: Load) -> Iterator[str]:
 
 
 def _rate_flags(load: Load) -> Iterator[str]:
-    factors = [np.asarray(factor) for t in load.traffic for factor in levels(t.sessions.day)[1] if t.sessions.day]
-    if factors:
-        peak = max(float(np.max(factor)) for factor in factors)
+    varying = [t.sessions for t in load.traffic if t.sessions.varies]
+    if varying:
+        peak = max(float(np.max(factor)) for sessions in varying for factor in sessions.rate_levels[1])
         yield (
-            f"rates change, up to {peak:.3g} times their mean: hits are averaged over what the cache sees of it "
-            "(within 0.012; bursts of random length up to 0.1); queues and latencies are those of the mean rate"
+            f"rates change, up to {peak:.3g} times their mean: hits are averaged over what the cache sees of it (within "
+            "ERR); survival of a pause, queues and latencies are those of the mean rate"
         )
 
 

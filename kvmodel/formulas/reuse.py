@@ -161,17 +161,30 @@ def hit_tokens(
     nodes = [found_after(sharers, t, lambda f: _read(touch, f, depth)) for t in times]
     fine, private, prefix = halved(times), [], []
     for stream in streams:
-        left = refined(times, np.stack([node.private[id(stream)] for node in nodes]))
+        returns, uses = (
+            (1.0, 1.0) if stream.rates is None else (stream.rates.returning(times), stream.rates.using(times))
+        )
+        left = refined(times, returns * np.stack([node.private[id(stream)] for node in nodes]))
         private.append((pause_weights(*_own_pause(young[id(stream)], fine)) * left).sum(axis=0))
         prefix.append(0.0)
         if stream.prefix is not None:
-            heads = [np.stack(left, axis=1) for left in zip(*(node.head[id(stream)] for node in nodes), strict=True)]
+            heads = [
+                uses * np.stack(left, axis=1) for left in zip(*(node.head[id(stream)] for node in nodes), strict=True)
+            ]
             users = [young[id(user)] for user in sharers.pools[id(stream.prefix)].users]
             prefix[-1] = _prefix_hits(young[id(stream)], sharers.pools[id(stream.prefix)], users, times, *heads)
     contexts = _stack([stream.paused_moments[1] for stream in streams], shape)
     whole = _stack([_head_tokens(stream) * stream.turns.mean for stream in streams], shape)
-    found = [np.clip(_stack(part, shape), 0.0, most) for part, most in ((private, contexts), (prefix, whole))]
-    return HitTokens(*found, contexts, whole)
+    private, prefix, contexts, whole = (
+        _over_paths(streams, part) for part in (_stack(private, shape), _stack(prefix, shape), contexts, whole)
+    )
+    return HitTokens(np.clip(private, 0.0, contexts), np.clip(prefix, 0.0, whole), contexts, whole)
+
+
+def _over_paths(streams: Sequence[SessionStream], values: Array) -> Array:
+    """Mean over the time, where rates change; streams stay in front."""
+    time = next((stream.rates.time for stream in streams if stream.rates is not None), None)
+    return values if time is None else (time * values).sum(axis=1)
 
 
 def _prefix_hits(
@@ -212,7 +225,7 @@ def _frequencies(
 ) -> tuple[tuple[int, ...], Array, Array]:
     """Study shape, capacity between 1 and 1e17 parts in 1e9 of the mean context, and the frequencies."""
     shape = np.broadcast_shapes(np.shape(capacity), *(stream.shape for stream in streams), *shapes)
-    context = 1e-9 + sum(stream.finished_moments[1] + _head_tokens(stream) for stream in streams)
+    context = 1e-9 + sum(stream.context_scale + _head_tokens(stream) for stream in streams)
     depth = np.clip(np.asarray(capacity, float), 1e-9 * context, 1e8 * context)
     depth = depth.reshape((1,) * (len(shape) - depth.ndim) + depth.shape)
     depth = np.broadcast_to(depth, np.broadcast_shapes(depth.shape, *shapes))

@@ -28,14 +28,14 @@ class _Context(NamedTuple):
     """Deficits of one stream's contexts, shape (frequencies,) + A."""
 
     paused: Array  # A(0) - A(s)
-    finished: Array  # 1 - B(s)
+    finished: Array  # 1 - B(s), of what is not deleted
 
 
 def _context(stream: SessionStream, s: Array) -> _Context:
     first, step = stream.first.laplace_deficit(s), stream.step.laplace_deficit(s)
     following = stream.turns.continuation(step)
     paused = (stream.paused_moments[0] - following) + first * following
-    finished = first + (1.0 - first) * step * following
+    finished = (first + (1.0 - first) * step * following) * (1.0 - np.asarray(stream.deleted, float))
     return _Context(_series(paused, stream.paused_moments, s), _series(finished, stream.finished_moments, s))
 
 

@@ -73,6 +73,10 @@ class RateCurve:
     share: Sequence[float]
     factor: Sequence[float]
 
+    def curve(self, horizon: float, rng: np.random.Generator) -> RateCurve:
+        """The rate's course in one run: always the same."""
+        return self
+
     def times(self, rate: float, horizon: float, rng: np.random.Generator) -> Array:
         """Arrival times of a Poisson process whose rate follows the curve: uniform in the integrated rate."""
         periods = int(np.ceil(horizon / self.period))
@@ -85,7 +89,7 @@ class RateCurve:
 
 @dataclass(frozen=True)
 class RandomBursts:
-    """Arrival rates that alternate between two levels, each for an exponential time; every stream has its own bursts.
+    """Arrival rates that alternate between two levels, each for an exponential time; all streams of a run share them.
 
     share of the time in a burst; factor: rate in a burst over the mean rate, at most 1/share, where nothing arrives
     between bursts; mean_length of a burst [s].
@@ -95,8 +99,8 @@ class RandomBursts:
     factor: float
     mean_length: float
 
-    def times(self, rate: float, horizon: float, rng: np.random.Generator) -> Array:
-        """Arrival times before the horizon; the levels are in their steady state at time zero."""
+    def curve(self, horizon: float, rng: np.random.Generator) -> RateCurve:
+        """One course of the rate, longer than the horizon; it is in its steady state at time zero."""
         mean = self.mean_length * np.array([1.0, 1.0 / self.share - 1.0])
         cycles = horizon / mean.sum()
         length = rng.exponential(mean, (int(cycles + 10.0 * np.sqrt(cycles) + 20.0), 2)).ravel()
@@ -104,7 +108,11 @@ class RandomBursts:
         first = int(rng.uniform() < self.share)  # what is left of an exponential time is as long as a new one
         level = np.tile([self.factor, quiet], len(length) // 2)[1 - first :]
         length = length[1 - first :]
-        return RateCurve(float(length.sum()), length / length.sum(), level).times(rate, horizon, rng)
+        return RateCurve(float(length.sum()), length / length.sum(), level)
+
+    def times(self, rate: float, horizon: float, rng: np.random.Generator) -> Array:
+        """Arrival times before the horizon, of a course of their own."""
+        return self.curve(horizon, rng).times(rate, horizon, rng)
 
 
 class _Stack:
@@ -133,7 +141,7 @@ class _Stack:
 
 
 def _sampled_turns(
-    stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve | RandomBursts
+    stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve
 ) -> tuple[Array, ...]:
     """All turns of the sessions that arrive before the horizon: session, time, context after the turn,
     variant."""
@@ -155,9 +163,7 @@ def _sampled_turns(
     return session, time, context, _sampled_variants(stream, sessions, rng)
 
 
-def _chains(
-    stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve | RandomBursts
-) -> tuple[Array, int]:
+def _chains(stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve) -> tuple[Array, int]:
     """Start of each independent chain of sessions and sessions in each: one for a Poisson arrival, enough to
     fill the horizon for an agent."""
     if stream.agents is None:
@@ -209,9 +215,9 @@ def sampled_events(
     """All turns before the horizon in time order; rows are time, stream, session, context after the turn,
     head (-1)."""
     heads = {id(s.prefix): n for n, s in enumerate(streams) if s.prefix is not None}
-    parts, rates = [], rates or RateCurve(horizon, (1.0,), (1.0,))
+    parts, course = [], (rates or RateCurve(horizon, (1.0,), (1.0,))).curve(horizon, rng)
     for index, stream in enumerate(streams):
-        session, time, size, variant = _sampled_turns(stream, horizon, rng, rates)
+        session, time, size, variant = _sampled_turns(stream, horizon, rng, course)
         key = session * len(streams) + index
         head = np.where(variant < 0, -1, variant * len(streams) + heads.get(id(stream.prefix), 0))[session]
         parts.append(np.array([time, np.full(len(time), index), key, size, head])[:, time < horizon])

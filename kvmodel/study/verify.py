@@ -11,10 +11,9 @@ from kvmodel.analyses.capacity import granularity
 from kvmodel.analyses.reuse import TOUCH, hit_shares, pinned_tokens, stacks_of, streams_of
 from kvmodel.analyses.serving import load_of
 from kvmodel.analyses.traffic import Traffic, traffic_of
-from kvmodel.simulation.session_cache import RateCurve
+from kvmodel.simulation.session_cache import RandomBursts, RateCurve
 from kvmodel.simulation.verification import verification
 from kvmodel.system.case import Case
-from kvmodel.workloads.day import levels
 
 
 def verified(case: Case, tiers: Sequence[str], arm: str, turns: int = 200_000, seed: int = 1) -> Iterator[Answer]:
@@ -35,7 +34,7 @@ def verified(case: Case, tiers: Sequence[str], arm: str, turns: int = 200_000, s
             TOUCH[case.policy.touch],
             turns,
             seed,
-            _rate_curve(traffic),
+            _rates(traffic),
         )
         for i, t in enumerate(traffic):
             for what, parts in (("own context", found[:3]), (f"shared prefix {t.prefix_name}", found[3:6])):
@@ -47,10 +46,12 @@ def verified(case: Case, tiers: Sequence[str], arm: str, turns: int = 200_000, s
                         )
 
 
-def _rate_curve(traffic: Sequence[Traffic]) -> RateCurve | None:
+def _rates(traffic: Sequence[Traffic]) -> RateCurve | RandomBursts | None:
     """The rates all populations follow; None where they are steady."""
-    some = next((t.sessions for t in traffic if t.sessions.day), None)
+    some = next((t.sessions for t in traffic if t.sessions.varies), None)
     if some is None:
         return None
-    shares, factors = levels(some.day)
+    if some.bursts is not None:
+        return RandomBursts(float(some.bursts.share), float(some.bursts.factor), float(some.bursts.mean_length))
+    shares, factors = some.rate_levels
     return RateCurve(float(some.period), [float(s) for s in shares], [float(f) for f in factors])
