@@ -175,9 +175,7 @@ def _flow(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[str, A
     if record.write_bandwidth is not None:
         used = peak / (np.asarray(record.write_bandwidth, float) * record.count)
         worst = float(np.max(used))
-        flags = (f"writes need {worst:.2f} of the drives' write bandwidth at the busiest time",) * (
-            worst > 0.5
-        )
+        flags = (f"writes need {worst:.2f} of the drives' write bandwidth at the busiest time",) * (worst > 0.5)
         yield Answer(
             "endurance.write_utilisation",
             used,
@@ -186,9 +184,7 @@ def _flow(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[str, A
             tier=tier,
             flags=flags,
         )
-    yield Answer(
-        "endurance.write_rate_peak", peak, "B/s", "host bytes per second at the busiest time", tier=tier
-    )
+    yield Answer("endurance.write_rate_peak", peak, "B/s", "host bytes per second at the busiest time", tier=tier)
     yield Answer(
         "endurance.daily_writes_p99",
         _busy_day(case, load, tier, wear, written),

@@ -71,8 +71,8 @@ def _rate_flags(load: Load) -> Iterator[str]:
     if varying:
         peak = max(float(np.max(factor)) for sessions in varying for factor in sessions.rate_levels[1])
         yield (
-            f"rates change, up to {peak:.3g} times their mean: hits are averaged over what the cache sees of it (within "
-            "ERR); survival of a pause, queues and latencies are those of the mean rate"
+            f"rates change, up to {peak:.3g} times their mean: hits are averaged over what the cache sees of it "
+            "(within 0.012 of simulation; regular levels with pauses of heavy tails up to 0.02); survival of a pause, queues and latencies are those of the mean rate"
         )
 
 

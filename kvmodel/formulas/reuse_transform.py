@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kvmodel.formulas.single_precision import exponential, exponential_and_deficit, logarithm, narrow
-from kvmodel.formulas.working_set import SessionStream, shared_pools, variant_groups
+from kvmodel.formulas.working_set import SessionStream, one_in, shared_pools, variant_groups
 
-__all__ = ["Found", "Pool", "Sharers", "Touch", "found_after", "sharers_at"]
+__all__ = ["Found", "Pool", "Sharers", "Touch", "deletions", "found_after", "sharers_at"]
 
 Array = NDArray[Any]
 Touch = Literal["reverse", "forward"]
@@ -29,14 +29,18 @@ class _Context(NamedTuple):
 
     paused: Array  # A(0) - A(s)
     finished: Array  # 1 - B(s), of what is not deleted
+    deleted: Array  # 1 - transform of what a session leaves before its last turn, of those that are
 
 
 def _context(stream: SessionStream, s: Array) -> _Context:
     first, step = stream.first.laplace_deficit(s), stream.step.laplace_deficit(s)
     following = stream.turns.continuation(step)
     paused = (stream.paused_moments[0] - following) + first * following
-    finished = (first + (1.0 - first) * step * following) * (1.0 - np.asarray(stream.deleted, float))
-    return _Context(_series(paused, stream.paused_moments, s), _series(finished, stream.finished_moments, s))
+    finished = first + (1.0 - first) * step * following
+    before_last = first + (1.0 - first) * step * stream.turns.after_first.continuation(step)
+    deleted = np.asarray(stream.deleted, float)
+    left = _series((1.0 - deleted) * finished, stream.finished_moments, s)
+    return _Context(_series(paused, stream.paused_moments, s), left, deleted * stream.turns.survival(1) * before_last)
 
 
 def _series(deficit: Array, moments: tuple[Array, Array, Array], s: Array) -> Array:
@@ -156,9 +160,15 @@ class Found(NamedTuple):
     head: dict[int, tuple[Array, Array]]  # if others, if the session itself last used it t ago; groups on axis 0
 
 
-def found_after(sharers: Sharers, t: Array, value: Callable[[Array], Array]) -> Found:
-    """Everybody else's transform at one pause, read off at the capacity. The session's own head counts
-    once."""
+def deletions(sharers: Sharers, t: Array) -> Array:
+    """Rate at which others seen within t are deleted, times one minus the transform of what each frees."""
+    rates = [s.rate_seen(t) * (1.0 - one_in(s)) * (1.0 - s.outlasting(t)) for s in sharers.streams]
+    return narrow(sum(n * sharers.contexts[id(s)].deleted for n, s in zip(rates, sharers.streams, strict=True)))
+
+
+def found_after(sharers: Sharers, t: Array, value: Callable[[Array], Array], beside_it: ArrayLike = _ONE) -> Found:
+    """Everybody else's transform at one pause, times `beside_it`, read off at the capacity. The session's own head
+    counts once."""
     others = narrow(-_loss(sharers, [stream for stream in sharers.streams if stream.prefix is None], t) + 0j)
     beside: dict[int, Array] = {id(None): np.complex64(1)}
     without = {}
@@ -169,7 +179,7 @@ def found_after(sharers: Sharers, t: Array, value: Callable[[Array], Array]) -> 
         without[key] = [1 / whole for whole in variants.whole]
         groups = zip(pool.share * pool.count, variants.sessions, without[key], strict=True)
         beside[key] = pool.head * sum(weight * own * rest for weight, own, rest in groups)
-    others = exponential(others)
+    others = exponential(others) * beside_it
     private = {
         id(stream): value(sharers.own[id(stream)] * (beside[id(stream.prefix)] * others)) for stream in sharers.streams
     }

@@ -24,6 +24,7 @@ __all__ = [
     "SessionStream",
     "SharedPrefix",
     "characteristic_time",
+    "one_in",
     "shared_pools",
     "untouched_probability",
     "variant_groups",
@@ -205,10 +206,14 @@ class SessionStream:
 
     def held_times(self, t: ArrayLike) -> tuple[Array, Array]:
         """E min(Gap, t) and t, both cut at the retention time [s]: how long a window of t sees a waiting and
-        a finished context as last touched. As long as if the rate it sees were the mean rate."""
+        a finished context as last touched; where rates change, times the rate it sees over the mean rate."""
         seen = np.minimum(t, self.retention)
         factor = 1.0 if self.rates is None else self.rates.seen(seen)
         return factor * self.gap.restricted_mean(seen), factor * seen
+
+    def rate_seen(self, t: ArrayLike) -> Array:
+        """Rate of sessions that a window of t sees [1/s]."""
+        return np.asarray(self.arrival_rate) * (1.0 if self.rates is None else self.rates.seen(t))
 
     def sessions_seen(self, t: ArrayLike) -> Array:
         """Mean number of sessions touched in a window of length t."""
@@ -242,18 +247,18 @@ def _private_moment(stream: SessionStream, t: ArrayLike, order: int) -> tuple[Ar
 
 def _private_mean(stream: SessionStream, t: ArrayLike) -> Array:
     running, older = _private_moment(stream, t, 1)
-    return (1.0 - _one_in(stream)) * (running + older)
+    return (1.0 - one_in(stream)) * (running + older)
 
 
 def _private_variance(stream: SessionStream, t: ArrayLike) -> Array:
     """Second cumulant; binomial for the running part of a fixed population."""
     mean, _ = _private_moment(stream, t, 1)
     running, older = _private_moment(stream, t, 2)
-    share = _one_in(stream)
+    share = one_in(stream)
     return (1.0 - share) * (running - share * mean**2 + older)
 
 
-def _one_in(stream: SessionStream) -> ArrayLike:
+def one_in(stream: SessionStream) -> ArrayLike:
     """1/agents; zero for a Poisson process."""
     return 0.0 if stream.agents is None else 1.0 / np.asarray(stream.agents, float)
 

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kvmodel.formulas.reuse import SessionStream, SharedPrefix, Touch
 from kvmodel.simulation.eviction_orders import Lru, Order, Use
-from kvmodel.simulation.session_cache import HitRatio, RandomBursts, RateCurve, ratio_of_sums, sampled_events
+from kvmodel.simulation.session_cache import HitRatio, Rates, ratio_of_sums, sampled_events
 
 __all__ = ["Admitted", "Cache", "FoundLog", "found_ratio", "replayed", "simulate_policy"]
 
@@ -103,7 +103,7 @@ def simulate_policy(
     order: Callable[[], Order] = Lru,
     touch: Touch = "reverse",
     warm_up: float = 0.2,
-    rates: RateCurve | RandomBursts | None = None,
+    rates: Rates | Sequence[Rates | None] | None = None,
     **options: Any,
 ) -> FoundLog:
     """Run the streams for `horizon` seconds through a cache of each capacity and log what every turn after the first
@@ -136,7 +136,8 @@ def replayed(
     log      the span that is logged [s].
     renewed  the streams' retention runs from the last use, or else from the time the entry came in: it then stays
              with what later turns append, and starts anew when a turn finds nothing of use.
-    deleted  share of the sessions, per stream, whose context is dropped at the end of their last turn.
+    deleted  share of the sessions, per stream, whose context is dropped at the end of their last turn; the streams' own
+             when absent.
     pinned   heads of which every variant is always there, as far as they fit; the others share what they leave.
     seed     of the coins of admission and deletion.
     """
@@ -195,7 +196,7 @@ def _turns(
     nth[by_key] = 1.0 + np.arange(len(key)) - np.repeat(starts, np.diff(np.append(starts, len(key))))
     sessions = np.unique(key, return_inverse=True)[1]
     admission, deletion = np.random.default_rng([seed, 1]).random((2, len(key)))[:, sessions]
-    gone = np.zeros(len(streams)) if deleted is None else np.asarray(deleted, float)
+    gone = np.array([float(s.deleted) for s in streams]) if deleted is None else np.asarray(deleted, float)
     return _Turns(
         time, stream, key, owner, size, private, length, fixed,
         (size > 0.0) & (nth >= rule.uses) & (size + length >= rule.minimum) & (admission < rule.probability),

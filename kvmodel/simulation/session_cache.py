@@ -23,6 +23,7 @@ __all__ = [
     "HitRatio",
     "RandomBursts",
     "RateCurve",
+    "Rates",
     "TurnLog",
     "hit_ratio",
     "ratio_of_sums",
@@ -73,6 +74,11 @@ class RateCurve:
     share: Sequence[float]
     factor: Sequence[float]
 
+    @property
+    def span(self) -> float:
+        """Time in which the course of the rate averages out: ten periods [s]."""
+        return 10.0 * self.period
+
     def curve(self, horizon: float, rng: np.random.Generator) -> RateCurve:
         """The rate's course in one run: always the same."""
         return self
@@ -99,6 +105,11 @@ class RandomBursts:
     factor: float
     mean_length: float
 
+    @property
+    def span(self) -> float:
+        """Time in which the course of the rate averages out: three hundred bursts [s]."""
+        return 300.0 * self.mean_length / self.share
+
     def curve(self, horizon: float, rng: np.random.Generator) -> RateCurve:
         """One course of the rate, longer than the horizon; it is in its steady state at time zero."""
         mean = self.mean_length * np.array([1.0, 1.0 / self.share - 1.0])
@@ -113,6 +124,9 @@ class RandomBursts:
     def times(self, rate: float, horizon: float, rng: np.random.Generator) -> Array:
         """Arrival times before the horizon, of a course of their own."""
         return self.curve(horizon, rng).times(rate, horizon, rng)
+
+
+Rates = RateCurve | RandomBursts
 
 
 class _Stack:
@@ -193,12 +207,13 @@ def simulate_sessions(
     seed: int,
     touch: Touch = "reverse",
     warm_up: float = 0.2,
-    rates: RateCurve | RandomBursts | None = None,
+    rates: Rates | Sequence[Rates | None] | None = None,
     second_use: bool = False,
 ) -> TurnLog:
     """Run the streams for `horizon` seconds and log every turn after the first `warm_up` share of it.
 
-    rates: how arrivals change over time; steady when absent. second_use: a context enters at its second turn.
+    rates: how arrivals change over time, of all streams or of each; steady when absent. second_use: a context enters at
+    its second turn. Not for sessions that are deleted, which leave holes: `policy_cache`.
     Sessions that began before time zero are missing, so the warm-up must exceed the length of a session and
     the longest pause that matters. Cost: about 10 microseconds a turn.
     """
@@ -210,14 +225,16 @@ def sampled_events(
     streams: Sequence[SessionStream],
     horizon: float,
     rng: np.random.Generator,
-    rates: RateCurve | RandomBursts | None = None,
+    rates: Rates | Sequence[Rates | None] | None = None,
 ) -> Array:
     """All turns before the horizon in time order; rows are time, stream, session, context after the turn,
-    head (-1)."""
+    head (-1). rates: of all streams, or of each; those with the same object have its bursts together."""
     heads = {id(s.prefix): n for n, s in enumerate(streams) if s.prefix is not None}
-    parts, course = [], (rates or RateCurve(horizon, (1.0,), (1.0,))).curve(horizon, rng)
-    for index, stream in enumerate(streams):
-        session, time, size, variant = _sampled_turns(stream, horizon, rng, course)
+    parts, each = [], rates if isinstance(rates, Sequence) else [rates] * len(streams)
+    steady = RateCurve(horizon, (1.0,), (1.0,))
+    courses = {id(rate): (rate or steady).curve(horizon, rng) for rate in {id(rate): rate for rate in each}.values()}
+    for index, (stream, rate) in enumerate(zip(streams, each, strict=True)):
+        session, time, size, variant = _sampled_turns(stream, horizon, rng, courses[id(rate)])
         key = session * len(streams) + index
         head = np.where(variant < 0, -1, variant * len(streams) + heads.get(id(stream.prefix), 0))[session]
         parts.append(np.array([time, np.full(len(time), index), key, size, head])[:, time < horizon])

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kvmodel.formulas.reuse import SessionStream, Touch
-from kvmodel.simulation.session_cache import RateCurve, hit_ratio, simulate_sessions
+from kvmodel.simulation.policy_cache import found_ratio, simulate_policy
+from kvmodel.simulation.session_cache import Rates, hit_ratio, simulate_sessions
 
 __all__ = ["Verification", "verification"]
 
@@ -50,19 +51,25 @@ def verification(
     touch: Touch = "reverse",
     turns: int = 200_000,
     seed: int = 1,
-    rates: RateCurve | None = None,
+    rates: Sequence[Rates | None] | None = None,
 ) -> Verification:
     """Simulate the streams (scalar parameters) once and set hits at all capacities, shape (n,), beside a closed form.
 
     private, prefix: shares found by the closed form, (streams, n). About `turns` turns are simulated, more where
-    sessions last so long that fewer than thirty would follow each other, but never more than ten times as many.
+    sessions last so long that fewer than thirty would follow each other, or where rates change, but never more than ten
+    times as many.
     10 microseconds a turn.
     """
     rate = sum(float(s.arrival_rate) * float(s.turns.mean) for s in streams)
     longest = max(float(s.turns.mean) * float(s.gap.quantile(0.9)) for s in streams)
-    horizon = min(max(turns / rate, SPANS * longest), 10.0 * turns / rate)
-    log = simulate_sessions(streams, horizon, seed, touch, rates=rates)
-    seen = [hit_ratio(log, capacity, stream=i) for i in range(len(streams))]
+    changes = max((one.span for one in rates or () if one is not None), default=0.0)
+    horizon = min(max(turns / rate, SPANS * longest, changes), 10.0 * turns / rate)
+    if any(float(s.deleted) > 0.0 for s in streams):
+        found = simulate_policy(streams, capacity, horizon, seed, touch=touch, rates=rates)
+        seen, counted = [found_ratio(found, stream=i) for i in range(len(streams))], len(found.stream)
+    else:
+        log = simulate_sessions(streams, horizon, seed, touch, rates=rates)
+        seen, counted = [hit_ratio(log, capacity, stream=i) for i in range(len(streams))], len(log.stream)
     returns = np.array([[float(s.paused_moments[1]) > 0.0] for s in streams])
     headed = np.array([[s.prefix is not None and float(s.prefix.tokens) > 0.0] for s in streams])
     parts = [np.stack([getattr(one, name) for one in seen]) for name in _FIELDS]
@@ -70,4 +77,4 @@ def verification(
         [np.where(some, part, np.nan) for part in (np.asarray(closed, float), *measured)]
         for some, closed, measured in ((returns, private, parts[:2]), (headed, prefix, parts[2:]))
     )
-    return Verification(*own, *heads, turns=len(log.stream))
+    return Verification(*own, *heads, turns=counted)

@@ -10,10 +10,11 @@ from kvmodel.analyses.answer import Answer
 from kvmodel.analyses.capacity import granularity
 from kvmodel.analyses.reuse import TOUCH, hit_shares, pinned_tokens, stacks_of, streams_of
 from kvmodel.analyses.serving import load_of
-from kvmodel.analyses.traffic import Traffic, traffic_of
-from kvmodel.simulation.session_cache import RandomBursts, RateCurve
+from kvmodel.analyses.traffic import traffic_of
+from kvmodel.simulation.session_cache import RandomBursts, RateCurve, Rates
 from kvmodel.simulation.verification import verification
 from kvmodel.system.case import Case
+from kvmodel.workloads.sessions import Sessions
 
 
 def verified(case: Case, tiers: Sequence[str], arm: str, turns: int = 200_000, seed: int = 1) -> Iterator[Answer]:
@@ -34,7 +35,7 @@ def verified(case: Case, tiers: Sequence[str], arm: str, turns: int = 200_000, s
             TOUCH[case.policy.touch],
             turns,
             seed,
-            _rates(traffic),
+            _rates([t.sessions for t in traffic]),
         )
         for i, t in enumerate(traffic):
             for what, parts in (("own context", found[:3]), (f"shared prefix {t.prefix_name}", found[3:6])):
@@ -46,12 +47,13 @@ def verified(case: Case, tiers: Sequence[str], arm: str, turns: int = 200_000, s
                         )
 
 
-def _rates(traffic: Sequence[Traffic]) -> RateCurve | RandomBursts | None:
-    """The rates all populations follow; None where they are steady."""
-    some = next((t.sessions for t in traffic if t.sessions.varies), None)
-    if some is None:
-        return None
-    if some.bursts is not None:
-        return RandomBursts(float(some.bursts.share), float(some.bursts.factor), float(some.bursts.mean_length))
-    shares, factors = some.rate_levels
-    return RateCurve(float(some.period), [float(s) for s in shares], [float(f) for f in factors])
+def _rates(populations: Sequence[Sessions]) -> list[Rates | None]:
+    """The rates each population follows; None where they are steady. Populations with bursts have them together."""
+    some = next((s.bursts for s in populations if s.bursts is not None), None)
+    bursts = None if some is None else RandomBursts(float(some.share), float(some.factor), float(some.mean_length))
+    return [_curve(s) if s.day else bursts if s.bursts is not None else None for s in populations]
+
+
+def _curve(sessions: Sessions) -> RateCurve:
+    shares, factors = ([float(number) for number in part] for part in sessions.rate_levels)
+    return RateCurve(float(sessions.period), shares, factors)

@@ -83,7 +83,9 @@ class Case(Record):
         if any(numbers != stated[0] for numbers in stated):
             problems.append(f"workload: {', '.join(bursts)} share their bursts, so state the same ones for all of them")
         if days and bursts:
-            problems.append(f"workload: {', '.join(days)} follow a day and {', '.join(bursts)} bursts; use one of the two")
+            problems.append(
+                f"workload: {', '.join(days)} follow a day and {', '.join(bursts)} bursts; use one of the two"
+            )
         problems += [
             f"policy.pinned: {name!r} is not a population of kind shared_prefix"
             for name in self.policy.pinned

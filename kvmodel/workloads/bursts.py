@@ -16,7 +16,7 @@ class Bursts(Record):
     share: Annotated[Number, Quantity("", gt=0, lt=1)]
     """Share of the time in a burst."""
     factor: Annotated[Number, Quantity("", ge=0, le=1e6)]
-    """Rate in a burst over the mean rate, which is the stated one; at most 1 / share, when nothing starts in between."""
+    """Rate in a burst over the mean rate, which is the stated one; at most 1 / share, with nothing in between then."""
     mean_length: Annotated[Number, Quantity("s", gt=0, le=1e9)]
     """Mean length of a burst."""
 
