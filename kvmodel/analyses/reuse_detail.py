@@ -1,8 +1,8 @@
 """What stands behind a reuse figure: its doubts, its other definitions, what splits, pins and restarts cost.
 
 Questions answered: may the closed form be trusted here? How large is the hit ratio by somebody else's definition? What
-is left of a paused session after t, how long does a cold cache take to warm, what does pinning displace, and what does
-it cost that adapters, versions or tenants may not share?
+is left of a paused session after t, how long does a cold cache take to warm, what does pinning displace, what would
+deleting finished sessions win, and what does it cost that adapters, versions or tenants may not share?
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def _rate_flags(load: Load) -> Iterator[str]:
         peak = max(float(np.max(factor)) for sessions in varying for factor in sessions.rate_levels[1])
         yield (
             f"rates change, up to {peak:.3g} times their mean: hits are averaged over what the cache sees of it "
-            "(within 0.012 of simulation; regular levels with pauses of heavy tails up to 0.02); survival of a pause, queues and latencies are those of the mean rate"
+            "(within 0.012 of simulation; up to 0.02 where levels repeat faster than many pauses); survival, "
+            "queues and latencies are those of the mean rate"
         )
 
 
@@ -213,6 +214,20 @@ def pinning(case: Case, load: Load, arm: str) -> Iterator[Answer]:
         "resident share of prompt tokens that pinning wins in all",
         arm=arm,
     )
+
+
+def deletion(case: Case, load: Load, arm: str) -> Iterator[Answer]:
+    """What it would win to delete every session when it ends, against the share that is deleted now."""
+    if not load.tiers or all(np.all(np.asarray(t.sessions.deleted) == 1.0) for t in load.traffic):
+        return
+    ended = {name: sessions.model_copy(update={"deleted": 1.0}) for name, sessions in case.sessions.items()}
+    tidy = case.changed(workload={**case.workload, **ended})
+    found = residency(tidy, traffic_of(tidy, granularity(tidy)), load.tiers, load.active_tokens)
+    here, there = (_found(load.traffic, part, load.prompt_rate) for part in (load.residency, found))
+    definition = "resident share of prompt tokens that deleting all sessions when they end would win"
+    for name in here:
+        yield Answer("reuse.deletion", there[name] - here[name], "", definition, arm=arm, population=name)
+    yield Answer("reuse.deletion", sum(there.values()) - sum(here.values()), "", definition, arm=arm)
 
 
 def identity_cost(case: Case, load: Load, arm: str) -> Iterator[Answer]:

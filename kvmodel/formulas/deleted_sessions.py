@@ -44,7 +44,7 @@ def found_and_not_lost(sharers: Sharers, times: Array, read: Callable[[Array], A
         lost, left = np.zeros_like(tokens[0]), [tokens[0]]
         for before, after, now, same, slow in zip(rate[:-1], rate[1:], tokens[1:], stay, growth, strict=True):
             lost = lost * same + 0.5 * np.maximum(before + after, 0.0) * slow * (1.0 - same)
-            left.append(now * np.exp(-lost / np.maximum(now, 1e-6 * tokens[0])))
+            left.append(now * np.exp(-lost / np.maximum(now, 1e-6 * tokens[0] + 1e-30)))
         return left
 
     for key in found[0].private:
@@ -60,5 +60,6 @@ def found_and_not_lost(sharers: Sharers, times: Array, read: Callable[[Array], A
 def _growth_time(streams: Sequence[SessionStream], t: Array) -> Array:
     """Time in which the others' working set grows by one context [s]."""
     near = [(working_set_mean(streams, t * x), working_set_variance(streams, t * x)) for x in (0.99, 1.01)]
-    mean, variance = (np.maximum(after - before, 1e-100) / (0.02 * t) for before, after in zip(*near, strict=True))
+    span = np.maximum(0.02 * t, 1e-100)
+    mean, variance = (np.maximum(after - before, 1e-100) / span for before, after in zip(*near, strict=True))
     return variance / mean**2
