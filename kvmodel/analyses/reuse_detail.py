@@ -35,6 +35,8 @@ SINCE = np.geomspace(1.0, 30 * DAY, 49)  # [s]
 WARM = 0.9
 """Share of the steady hits from which on a cache is called warm."""
 FEWEST_AGENTS = 3
+ROUNDING = 1e-6
+"""Shares below it are differences of single precision."""
 
 
 def reuse_flags(case: Case, load: Load) -> tuple[str, ...]:
@@ -224,10 +226,12 @@ def deletion(case: Case, load: Load, arm: str) -> Iterator[Answer]:
     tidy = case.changed(workload={**case.workload, **ended})
     found = residency(tidy, traffic_of(tidy, granularity(tidy)), load.tiers, load.active_tokens)
     here, there = (_found(load.traffic, part, load.prompt_rate) for part in (load.residency, found))
+    won = {name: there[name] - here[name] for name in here}
+    won = {name: np.where(share > ROUNDING, share, 0.0) for name, share in won.items()}
     definition = "resident share of prompt tokens that deleting all sessions when they end would win"
-    for name in here:
-        yield Answer("reuse.deletion", there[name] - here[name], "", definition, arm=arm, population=name)
-    yield Answer("reuse.deletion", sum(there.values()) - sum(here.values()), "", definition, arm=arm)
+    for name, share in won.items():
+        yield Answer("reuse.deletion", share, "", definition, arm=arm, population=name)
+    yield Answer("reuse.deletion", sum(won.values()), "", definition, arm=arm)
 
 
 def identity_cost(case: Case, load: Load, arm: str) -> Iterator[Answer]:

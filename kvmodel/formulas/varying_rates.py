@@ -41,9 +41,9 @@ __all__ = ["RatePaths", "burst_rates", "hit_tokens_at_one_window", "level_rates"
 
 Array = NDArray[Any]
 HARMONICS = 200
-PAUSES = np.geomspace(1e-2, 1e7, 37)  # [s]
+PAUSES = np.geomspace(1e-1, 1e7, 33)  # [s]
 _SLOWEST = 1e-3  # of the mean rate: where nothing arrives, windows would have no end
-_FREQUENCY = np.exp(np.linspace(-9.0, 9.0, 73))  # times tau; the spectrum is 1e-4 of its integral beyond
+_FREQUENCY = np.exp(np.linspace(-9.0, 9.0, 49))  # times tau; the spectrum is 1e-4 of its integral beyond
 _NODE, _PART = (0.5 * values for values in np.polynomial.legendre.leggauss(6))
 _NODE = 0.5 + _NODE
 
