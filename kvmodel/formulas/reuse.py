@@ -150,7 +150,7 @@ def hit_tokens(
         forward   L^-1 [ -A'(s) / s           E exp(-s W(t)) ](C)
     averaged over the pause t. A shared head counts once beside its session; it is found if nobody needed the
     space since anyone last used that variant. Zero at C = 0; the ceiling, less what retention drops, at C =
-    inf.
+    inf. Where rates change, the mean over the time: their paths lead all study axes and are gone from the result.
 
     Quadrature error about 0.002 of the ceiling. In forward order a size without spread makes the curve jump,
     and the jump is blurred over 2 % of C.

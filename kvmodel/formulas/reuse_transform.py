@@ -29,7 +29,7 @@ class _Context(NamedTuple):
 
     paused: Array  # A(0) - A(s)
     finished: Array  # 1 - B(s), of what is not deleted
-    deleted: Array  # 1 - transform of what a session leaves before its last turn, of those that are
+    freed: ArrayLike  # 1 - transform of what is left before the last turn, of what is deleted after it
 
 
 def _context(stream: SessionStream, s: Array) -> _Context:
@@ -37,10 +37,12 @@ def _context(stream: SessionStream, s: Array) -> _Context:
     following = stream.turns.continuation(step)
     paused = (stream.paused_moments[0] - following) + first * following
     finished = first + (1.0 - first) * step * following
-    before_last = first + (1.0 - first) * step * stream.turns.after_first.continuation(step)
-    deleted = np.asarray(stream.deleted, float)
+    deleted, freed = np.asarray(stream.deleted, float), 0.0
+    if np.any(deleted):
+        freed = first + (1.0 - first) * step * stream.turns.after_first.continuation(step)
+        freed = deleted * stream.turns.survival(1) * freed
     left = _series((1.0 - deleted) * finished, stream.finished_moments, s)
-    return _Context(_series(paused, stream.paused_moments, s), left, deleted * stream.turns.survival(1) * before_last)
+    return _Context(_series(paused, stream.paused_moments, s), left, freed)
 
 
 def _series(deficit: Array, moments: tuple[Array, Array, Array], s: Array) -> Array:
@@ -163,7 +165,7 @@ class Found(NamedTuple):
 def deletions(sharers: Sharers, t: Array) -> Array:
     """Rate at which others seen within t are deleted, times one minus the transform of what each frees."""
     rates = [s.rate_seen(t) * (1.0 - one_in(s)) * (1.0 - s.outlasting(t)) for s in sharers.streams]
-    return narrow(sum(n * sharers.contexts[id(s)].deleted for n, s in zip(rates, sharers.streams, strict=True)))
+    return narrow(sum(n * sharers.contexts[id(s)].freed for n, s in zip(rates, sharers.streams, strict=True)))
 
 
 def found_after(sharers: Sharers, t: Array, value: Callable[[Array], Array], beside_it: ArrayLike = _ONE) -> Found:

@@ -9,7 +9,8 @@ so a session that returns after a pause t sees, with X the rate over its mean,
 
     transform of f_t:  waiting(s) E int_0^min(Gap,t) exp(-s u) du + finished(s) int_0^t exp(-s u) du, over that at s = 0
     transform of r_t:  waiting(s) exp(-s t) / waiting(0)
-    waiting(s)  = sum_k P(K > k) a_k z^(k-1),  finished(s) = sum_k P(K = k) a_k z^(k-1),   z = E exp(-s Gap)
+    waiting(s)  = sum_k P(K > k) a_k z^(k-1),  finished(s) = sum_k P(K = k) a_k z^(k-1),   z = E exp(-s Gap),
+    the latter without what is deleted
     a_k = E[1 - exp(-S_k / C)]: a context weighs as tokens against a large cache, and as one where each fills it
 
 Hits after each pause are averaged over (F_t, R_t). Levels that repeat: over the phases, with the Fourier series of X.
@@ -17,8 +18,8 @@ Bursts of exponential length: X has two values and the correlation exp(-|u| / ta
 
     var F_t = var X int |f_t(w)|^2 S(w) dw,   cov(F_t, R_t) likewise,   S(w) = (tau / pi) / (1 + (w tau)^2)
 
-and F_t is taken to follow the beta law between the two values with that variance (the exact law of a telegraph process
-behind an exponential filter, e.g. Fitzhugh 1983), R_t to be linear in F_t. Slow changes become a plain mixture over
+and F_t is taken to follow the beta law between the two values with that variance (the exact law of a telegraph signal
+behind an exponential filter, Wonham and Fuller 1958), R_t to be linear in F_t. Slow changes become a plain mixture over
 the rates, fast ones their mean. Derived here; errors against simulation: docs/reuse.md.
 
 Shapes: paths lead, (paths,) + A; time in [s].
@@ -101,7 +102,7 @@ class _Ages(NamedTuple):
 
 def _ages(stream: SessionStream, s: Array, capacity: Array) -> Iterator[_Ages]:
     """At each of `PAUSES`."""
-    deficit = stream.gap.laplace_deficit(s)
+    deficit, left = stream.gap.laplace_deficit(s), 1.0 - np.asarray(stream.deleted, float)
     waiting, finished = _weighed(stream, deficit, capacity)
     all_waiting, all_finished = (part.real for part in _weighed(stream, 0.0 * deficit, capacity))
     turns = (1.0 + (1.0 - deficit) * stream.turns.continuation(deficit)) / stream.turns.mean
@@ -111,11 +112,11 @@ def _ages(stream: SessionStream, s: Array, capacity: Array) -> Iterator[_Ages]:
         outlasting = stream.gap.restricted_mean(end) - stream.gap.restricted_mean(begin)
         paused = paused + outlasting * np.exp(-s * begin) * _averaged(s * (end - begin))
         paused_time, begin = paused_time + outlasting, end
-        window = waiting * paused + finished * end * _averaged(s * end)
+        window = waiting * paused + left * finished * end * _averaged(s * end)
         # of pauses longer than a period only the mean of those around counts
         later = np.exp(-s * end / spread) * _averaged(s * end * (spread - 1.0 / spread))
         later = later * waiting / np.maximum(all_waiting, 1e-300)
-        yield _Ages(window / (all_waiting * paused_time + all_finished * end), later, turns)
+        yield _Ages(window / np.maximum(all_waiting * paused_time + left * all_finished * end, 1e-300), later, turns)
 
 
 def _weighed(stream: SessionStream, deficit: Array, capacity: Array) -> tuple[Array, Array]:

@@ -72,7 +72,9 @@ def test_the_variance_seen_is_that_of_the_mean_level_over_the_window():
     for t in (1.0, 30.0, 1_000.0):
         x = t / (40.0 * 0.75)
         variance = (seen.time * (seen.seen(t) - 1.0) ** 2).sum()
-        assert variance == pytest.approx(0.75 * 2.0 * (x - 1.0 + np.exp(-x)) / x**2, rel=0.05)  # the spectrum swings between nodes
+        assert variance == pytest.approx(
+            0.75 * 2.0 * (x - 1.0 + np.exp(-x)) / x**2, rel=0.05
+        )  # the spectrum swings between nodes
 
 
 @pytest.mark.parametrize("rates", [burst, levels])
