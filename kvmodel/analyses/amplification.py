@@ -81,7 +81,7 @@ def classes_of(case: Case, load: Load, tier: str, written: Mapping[str, Any]) ->
     again, use = [], []
     for t in load.traffic:
         some = t.sessions.gap_law.cdf(longest)  # a longer pause ends its life here
-        going = t.returns / (1 + t.returns) * some
+        going = t.returning * some
         again.append(going)
         use.append(np.maximum(t.sessions.gap_law.restricted_mean(longest), 1e-9) / (1 - np.minimum(going, 1 - 1e-9)))
     idle = np.maximum(left - sum(r * p * m for r, p, m in zip(rates, again, use, strict=True)), 0.0) / sum(rates)

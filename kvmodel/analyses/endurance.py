@@ -175,20 +175,16 @@ def _flow(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[str, A
     if record.write_bandwidth is not None:
         used = peak / (np.asarray(record.write_bandwidth, float) * record.count)
         worst = float(np.max(used))
-        flags = (f"writes need {worst:.2f} of the drives' write bandwidth at the busiest time of the day",) * (
-            worst > 0.5
-        )
+        flags = (f"writes need {worst:.2f} of the drives' write bandwidth at the busiest time",) * (worst > 0.5)
         yield Answer(
             "endurance.write_utilisation",
             used,
             "",
-            "writes over the drives' write bandwidth, at the busiest time of the day",
+            "writes over the drives' write bandwidth, at the busiest time",
             tier=tier,
             flags=flags,
         )
-    yield Answer(
-        "endurance.write_rate_peak", peak, "B/s", "host bytes per second at the busiest time of the day", tier=tier
-    )
+    yield Answer("endurance.write_rate_peak", peak, "B/s", "host bytes per second at the busiest time", tier=tier)
     yield Answer(
         "endurance.daily_writes_p99",
         _busy_day(case, load, tier, wear, written),
@@ -216,10 +212,10 @@ def _flow(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[str, A
 
 
 def _varies(case: Case, load: Load, name: str) -> bool:
-    """Whether the rate of a population, or of the users of a shared prefix, changes over the day."""
+    """Whether the rate of a population, or of the users of a shared prefix, changes over time."""
     if name in case.sessions:
-        return bool(case.sessions[name].day)
-    return any(t.sessions.day for t in load.traffic if name in t.prefixes)
+        return case.sessions[name].varies
+    return any(t.sessions.varies for t in load.traffic if name in t.prefixes)
 
 
 def _busy_day(case: Case, load: Load, tier: str, wear: Wear, written: Mapping[str, Any]) -> Any:

@@ -54,6 +54,7 @@ def evaluate(case: Case, arms: Sequence[str] = ARMS, target_lifetime: Any = None
         *_endurance(case, widest, target_lifetime),
         *retention.windows_of(case, widest),
         *reuse_detail.pinning(case, widest, arms[-1]),
+        *reuse_detail.deletion(case, widest, arms[-1]),
         *reuse_detail.identity_cost(case, widest, arms[-1]),
     ]
     if case.slo is not None:

@@ -29,6 +29,7 @@ QUANTITIES = {
     "reuse.requests_with_hit": "",
     "reuse.hit_ratio_reached": "",
     "reuse.pinning": "",
+    "reuse.deletion": "",
     "reuse.identity_cost": "",
     "latency.prefill_utilisation": "",
     "latency.ttft_mean": "s",

@@ -101,11 +101,6 @@ def stays_of(case: Case, load: Load, t: Traffic) -> list[Stay]:
     return stays
 
 
-def returning(t: Traffic) -> Any:
-    """Probability that a session which pauses comes back, over its turns."""
-    return t.returns / (1 + t.returns)
-
-
 def windows_of(case: Case, load: Load) -> list[Answer]:
     """Best retention window per population and tier, against dropping; nothing where a price is missing."""
     try:
@@ -132,7 +127,7 @@ def evaluate(case: Case, load: Load) -> list[Answer]:
 
 
 def _windows(t: Traffic, stays: Sequence[Stay]) -> Iterator[Answer]:
-    law, p, dropped = t.sessions.gap_law, returning(t), stays[-1]
+    law, p, dropped = t.sessions.gap_law, t.returning, stays[-1]
     for stay in stays[:-1]:
         miss = np.maximum(dropped.return_cost - stay.return_cost, 0.0)
         best = retention.optimal_window(law, stay.rent, miss, p)
@@ -182,7 +177,7 @@ def _verdict(window: Any) -> tuple[str, ...]:
 
 def _schedule(t: Traffic, stays: Sequence[Stay]) -> Iterator[Answer]:
     """Ages at which a waiting session moves down, over the best choice of the tiers below the GPUs' memory."""
-    law, p = t.sessions.gap_law, returning(t)
+    law, p = t.sessions.gap_law, t.returning
     best, ages = np.inf, None
     middle = range(1, len(stays) - 1)
     for used in itertools.chain.from_iterable(itertools.combinations(middle, n) for n in range(len(stays) - 1)):
@@ -222,7 +217,7 @@ def _schedule(t: Traffic, stays: Sequence[Stay]) -> Iterator[Answer]:
 
 def _price_list(t: Traffic, stays: Sequence[Stay]) -> Iterator[Answer]:
     """Cost of a session-hour by place and retention window: rent, and wear spread over the time held."""
-    law, p = t.sessions.gap_law, returning(t)
+    law, p = t.sessions.gap_law, t.returning
     for k, stay in enumerate(stays[:-1]):
         where = {"population": t.name, "tier": stay.place}
         yield Answer(

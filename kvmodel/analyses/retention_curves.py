@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from kvmodel.analyses.answer import Answer, Curve
-from kvmodel.analyses.retention import returning, stays_of
+from kvmodel.analyses.retention import stays_of
 from kvmodel.analyses.serving import Load
 from kvmodel.formulas import retention
 from kvmodel.system.case import Case
@@ -30,9 +30,9 @@ def curves(case: Case, load: Load) -> dict[str, Curve]:
                     t.sessions.gap_law,
                     stay.rent,
                     np.maximum(dropped.return_cost - stay.return_cost, 0.0),
-                    returning(t),
+                    t.returning,
                 )
-                + returning(t) * np.minimum(stay.return_cost, dropped.return_cost),
+                + t.returning * np.minimum(stay.return_cost, dropped.return_cost),
                 "USD",
                 "rent, fetches and recomputes of one stay kept so long",
                 population=t.name,

@@ -16,10 +16,10 @@ from kvmodel.analyses.admitted import Admitted, at_tier, taken_share
 from kvmodel.analyses.capacity import fixed_tokens, hbm_pool, stored_bytes_per_token, tier_tokens
 from kvmodel.analyses.traffic import Traffic
 from kvmodel.formulas import laws, reuse
-from kvmodel.formulas.varying_rates import PhaseRates, phase_rates
+from kvmodel.formulas.varying_rates import RatePaths, burst_rates, hit_tokens_at_one_window, level_rates
 from kvmodel.policies.eviction import eviction_rule
 from kvmodel.system.case import Case
-from kvmodel.workloads.day import levels
+from kvmodel.workloads.sessions import Sessions
 
 FIRST_GROUPS, NESTED_GROUPS = 4, 2
 """Groups of the less popular variants of a shared prefix at the head of the prompt, and under another one."""
@@ -59,6 +59,7 @@ def streams_of(case: Case, traffic: Sequence[Traffic], share: Any = 1.0) -> list
                 retention=retention,
                 prefix=head,
                 agents=None if agents is None else np.asarray(agents, float) * share,
+                deleted=population.sessions.deleted,
             )
         )
     return streams
@@ -179,7 +180,7 @@ def hit_shares(
     """Share found within a stack of `capacity` tokens, by population, of its own context and of each of its shared
     prefixes, first to last, when `share` of the sessions reach it and it was empty `since` seconds ago.
 
-    Rates that change are worked out phase by phase and averaged over returns, never replaced by their mean. Pinned
+    Rates that change are averaged over what the cache sees of them, never replaced by their mean. Pinned
     prefixes always hit, as far as they fit, and leave the others what is left of the stack.
     """
     held = pinned_tokens(case, traffic)
@@ -187,44 +188,36 @@ def hit_shares(
     kept = np.minimum(_ratio(capacity, pinned), 1.0) if held else np.ones(())
     room = np.maximum(capacity - pinned, 0.0)
     streams, touch = streams_of(case, traffic, share), TOUCH[case.policy.touch]
-    phases = _phases(traffic, streams, room, max(case.axes, np.ndim(capacity), np.ndim(since)))
-    busy = [
-        stream if phase is None else replace(stream, arrival_rate=stream.arrival_rate * phase.factor)
-        for stream, phase in zip(streams, phases, strict=True)
-    ]
-    hits = eviction_rule(case.policy.eviction)(busy, room, touch, since)
-    some = next((phase for phase in phases if phase is not None), None)
+    axes = max(case.axes, np.ndim(capacity), np.ndim(since))
+    room = np.reshape(room, (1,) * (axes - np.ndim(room)) + np.shape(room))
+    streams = [replace(s, rates=_rate_paths(t.sessions, s, room)) for t, s in zip(traffic, streams, strict=True)]
+    rule = eviction_rule(case.policy.eviction)
+    if rule is not reuse.hit_tokens:
+        rule = partial(hit_tokens_at_one_window, rule)
+    hits = rule(streams, room, touch, since)
     found = {}
-    for i, (t, phase) in enumerate(zip(traffic, phases, strict=True)):
+    for i, t in enumerate(traffic):
         own = _ratio(hits.private[i], hits.reusable_private[i])
         heads = [
             kept * np.ones_like(own) if name in held else _ratio(hits.heads[level, i], hits.reusable_heads[level, i])
             for level, name in enumerate(t.prefixes)
         ]
-        weight = 1.0 if some is None else some.time if phase is None else phase.weight
-        found[t.name] = tuple(part if some is None else (weight * part).sum(axis=0) for part in (own, *heads))
+        found[t.name] = (own, *heads)
     return found
 
 
-def _phases(
-    traffic: Sequence[Traffic], streams: Sequence[reuse.SessionStream], room: Any, ndim: int
-) -> list[PhaseRates | None]:
-    """Rates each stream sees at the phases of its day, in front of `ndim` study axes; None where they are steady."""
-    if not any(t.sessions.day for t in traffic):
-        return [None] * len(traffic)
-    window = np.asarray(reuse.characteristic_time(streams, room))
-    window = window.reshape((1,) * (ndim - window.ndim) + window.shape)
-    return [
-        phase_rates(stream, t.sessions.period, *map(_leading, levels(t.sessions.day)), window)
-        if t.sessions.day
-        else None
-        for t, stream in zip(traffic, streams, strict=True)
-    ]
+def _rate_paths(sessions: Sessions, stream: reuse.SessionStream, room: Any) -> RatePaths | None:
+    """What the stream sees of the changes of its rate in a cache of `room` tokens; None where it is steady."""
+    if sessions.bursts is not None:
+        return burst_rates(stream, sessions.bursts.share, sessions.bursts.factor, sessions.bursts.mean_length, room)
+    if sessions.day:
+        return level_rates(stream, sessions.period, *map(_leading, sessions.rate_levels), room)
+    return None
 
 
 def rate_levels(case: Case) -> tuple[list[Any], list[Any]]:
-    """Shares of the time and rates over the mean rate, level by level; one level where no day curve is given."""
-    return levels(next((p.day for p in case.sessions.values() if p.day), ()))
+    """Shares of the time and rates over the mean rate, level by level; one level where all rates are steady."""
+    return next((p for p in case.sessions.values() if p.varies), next(iter(case.sessions.values()))).rate_levels
 
 
 def _leading(level: Sequence[Any]) -> np.ndarray:

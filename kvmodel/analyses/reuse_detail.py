@@ -1,8 +1,8 @@
 """What stands behind a reuse figure: its doubts, its other definitions, what splits, pins and restarts cost.
 
 Questions answered: may the closed form be trusted here? How large is the hit ratio by somebody else's definition? What
-is left of a paused session after t, how long does a cold cache take to warm, what does pinning displace, and what does
-it cost that adapters, versions or tenants may not share?
+is left of a paused session after t, how long does a cold cache take to warm, what does pinning displace, what would
+deleting finished sessions win, and what does it cost that adapters, versions or tenants may not share?
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from kvmodel.analyses.traffic import Traffic, traffic_of
 from kvmodel.formulas import reuse
 from kvmodel.system.case import Case
 from kvmodel.units import DAY
-from kvmodel.workloads.day import levels
 
 PAUSES = np.geomspace(1.0, 7 * DAY, 41)  # [s]
 SINCE = np.geomspace(1.0, 30 * DAY, 49)  # [s]
 WARM = 0.9
 """Share of the steady hits from which on a cache is called warm."""
 FEWEST_AGENTS = 3
+ROUNDING = 1e-6
+"""Shares below it are differences of single precision."""
 
 
 def reuse_flags(case: Case, load: Load) -> tuple[str, ...]:
@@ -73,12 +74,13 @@ def _shape_flags(case: Case, load: Load) -> Iterator[str]:
 
 
 def _rate_flags(load: Load) -> Iterator[str]:
-    factors = [np.asarray(factor) for t in load.traffic for factor in levels(t.sessions.day)[1] if t.sessions.day]
-    if factors:
-        peak = max(float(np.max(factor)) for factor in factors)
+    varying = [t.sessions for t in load.traffic if t.sessions.varies]
+    if varying:
+        peak = max(float(np.max(factor)) for sessions in varying for factor in sessions.rate_levels[1])
         yield (
             f"rates change, up to {peak:.3g} times their mean: hits are averaged over what the cache sees of it "
-            "(within 0.012; bursts of random length up to 0.1); queues and latencies are those of the mean rate"
+            "(within 0.015 of simulation; up to 0.025 where levels repeat faster than many pauses); survival, "
+            "queues and latencies are those of the mean rate"
         )
 
 
@@ -222,6 +224,22 @@ def pinning(case: Case, load: Load, arm: str) -> Iterator[Answer]:
         "resident share of prompt tokens that pinning wins in all",
         arm=arm,
     )
+
+
+def deletion(case: Case, load: Load, arm: str) -> Iterator[Answer]:
+    """What it would win to delete every session when it ends, against the share that is deleted now."""
+    if not load.tiers or all(np.all(np.asarray(t.sessions.deleted) == 1.0) for t in load.traffic):
+        return
+    ended = {name: sessions.model_copy(update={"deleted": 1.0}) for name, sessions in case.sessions.items()}
+    tidy = case.changed(workload={**case.workload, **ended})
+    found = residency(tidy, traffic_of(tidy, granularity(tidy)), load.tiers, load.active_tokens)
+    here, there = (_found(load.traffic, part, load.prompt_rate) for part in (load.residency, found))
+    won = {name: there[name] - here[name] for name in here}
+    won = {name: np.where(share > ROUNDING, share, 0.0) for name, share in won.items()}
+    definition = "resident share of prompt tokens that deleting all sessions when they end would win"
+    for name, share in won.items():
+        yield Answer("reuse.deletion", share, "", definition, arm=arm, population=name)
+    yield Answer("reuse.deletion", sum(won.values()), "", definition, arm=arm)
 
 
 def identity_cost(case: Case, load: Load, arm: str) -> Iterator[Answer]:

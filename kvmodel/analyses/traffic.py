@@ -35,13 +35,18 @@ class Traffic:
 
     @cached_property
     def arrivals(self) -> Any:
-        """Sessions that start per second, averaged over the day [1/s]."""
+        """Sessions that start per second, averaged over time [1/s]."""
         return self.sessions.session_rate
 
     @cached_property
     def returns(self) -> Any:
         """Turns of a session that find an earlier context, E[K] - 1."""
         return self.sessions.turns_law.factorial_moments[0]
+
+    @cached_property
+    def returning(self) -> Any:
+        """Probability that a session whose context is left waiting comes back; one that is deleted leaves none."""
+        return self.returns / np.maximum(self.returns + 1 - np.asarray(self.sessions.deleted, float), 1e-300)
 
     @cached_property
     def turn_rate(self) -> Any:

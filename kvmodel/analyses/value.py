@@ -12,7 +12,7 @@ import numpy as np
 
 from kvmodel.analyses import capacity, cost, timing
 from kvmodel.analyses.answer import Answer
-from kvmodel.analyses.retention import Stay, rent_per_byte, returning, stays_of
+from kvmodel.analyses.retention import Stay, rent_per_byte, stays_of
 from kvmodel.analyses.serving import Load, load_of
 from kvmodel.analyses.traffic import Traffic
 from kvmodel.formulas import retention, working_set
@@ -68,7 +68,7 @@ def _keeping(case: Case, load: Load, kept: list[tuple[Traffic, Stay]], marginal:
     """Net value of one stay with its best window, per byte written, ranked within each tier."""
     values: dict[str, list[tuple[str, Any]]] = {}
     for t, stay in kept:
-        law, p = t.sessions.gap_law, returning(t)
+        law, p = t.sessions.gap_law, t.returning
         dropped = stays_of(case, load, t)[-1].return_cost
         price = np.maximum(stay.rent, stay.nbytes * marginal[stay.place])  # one market sets both: the dearer counts
         best = retention.optimal_window(law, price, np.maximum(dropped - stay.return_cost, 0.0), p)
@@ -187,7 +187,7 @@ def _hit_of_each(share: np.ndarray, count: np.ndarray, mean_hit: Any) -> np.ndar
 def _prefetches(case: Case, load: Load) -> Iterator[Answer]:
     """Moving waiting sessions up between two ages, in expectation of their return: the best pair, and its gain."""
     for t in load.traffic:
-        law, p = t.sessions.gap_law, returning(t)
+        law, p = t.sessions.gap_law, t.returning
         stays = stays_of(case, load, t)
         ages = np.stack([np.zeros(law.shape), *(law.quantile(q) + 0.0 * t.context.mean for q in QUANTILES)])
         for stay in stays[1:-1]:

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kvmodel.formulas.single_precision import exponential, exponential_and_deficit, logarithm, narrow
-from kvmodel.formulas.working_set import SessionStream, SharedPrefix, shared_pools, variant_groups
+from kvmodel.formulas.working_set import SessionStream, SharedPrefix, one_in, shared_pools, variant_groups
 
-__all__ = ["Found", "Pool", "Sharers", "Touch", "found_after", "sharers_at"]
+__all__ = ["Found", "Pool", "Sharers", "Touch", "deletions", "found_after", "sharers_at"]
 
 Array = NDArray[Any]
 Touch = Literal["reverse", "forward"]
@@ -28,7 +28,8 @@ class _Context(NamedTuple):
     """Deficits of one stream's contexts, shape (frequencies,) + A."""
 
     paused: Array  # A(0) - A(s)
-    finished: Array  # 1 - B(s)
+    finished: Array  # 1 - B(s), of what is not deleted
+    freed: ArrayLike  # 1 - transform of what is left before the last turn, of what is deleted after it
 
 
 def _context(stream: SessionStream, s: Array) -> _Context:
@@ -36,7 +37,12 @@ def _context(stream: SessionStream, s: Array) -> _Context:
     following = stream.turns.continuation(step)
     paused = (stream.paused_moments[0] - following) + first * following
     finished = first + (1.0 - first) * step * following
-    return _Context(_series(paused, stream.paused_moments, s), _series(finished, stream.finished_moments, s))
+    deleted, freed = np.asarray(stream.deleted, float), 0.0
+    if np.any(deleted):
+        freed = first + (1.0 - first) * step * stream.turns.after_first.continuation(step)
+        freed = deleted * stream.turns.survival(1) * freed
+    left = _series((1.0 - deleted) * finished, stream.finished_moments, s)
+    return _Context(_series(paused, stream.paused_moments, s), left, freed)
 
 
 def _series(deficit: Array, moments: tuple[Array, Array, Array], s: Array) -> Array:
@@ -173,13 +179,19 @@ class Found(NamedTuple):
     head: dict[tuple[SharedPrefix, int], tuple[Array, Array]]
 
 
-def found_after(sharers: Sharers, t: Array, value: Callable[[Array], Array]) -> Found:
-    """Everybody else's transform at one pause, read off at the capacity. The session's own heads count once; so do
-    those before a head, which were touched with it."""
+def deletions(sharers: Sharers, t: Array) -> Array:
+    """Rate at which others seen within t are deleted, times one minus the transform of what each frees."""
+    rates = [s.rate_seen(t) * (1.0 - one_in(s)) * (1.0 - s.outlasting(t)) for s in sharers.streams]
+    return narrow(sum(n * sharers.contexts[id(s)].freed for n, s in zip(rates, sharers.streams, strict=True)))
+
+
+def found_after(sharers: Sharers, t: Array, value: Callable[[Array], Array], beside_it: ArrayLike = _ONE) -> Found:
+    """Everybody else's transform at one pause, times `beside_it`, read off at the capacity. The session's own heads
+    count once; so do those before a head, which were touched with it."""
     others = -_loss(sharers, [stream for stream in sharers.streams if stream.prefix is None], t) + 0j
     variants = _variants(sharers, t)
     roots = sum(one.together[0] for prefix, one in variants.items() if prefix.under is None)
-    others = exponential(narrow(others) + roots)
+    others = exponential(narrow(others) + roots) * beside_it
     beside: dict[SharedPrefix | None, Array] = {None: others[None]}
     head = {}
     for prefix, pool in sharers.pools.items():

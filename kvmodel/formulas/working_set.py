@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,7 @@ __all__ = [
     "SessionStream",
     "SharedPrefix",
     "characteristic_time",
+    "one_in",
     "shared_pools",
     "untouched_probability",
     "variant_groups",
@@ -33,6 +34,7 @@ __all__ = [
 
 Array = NDArray[Any]
 _NOTHING, _ONE_TURN = Constant(0.0), FixedTurns(1)
+_LOG_FOREVER = 50.0  # e^50 s: where all sessions are deleted nothing else ends the search
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +132,24 @@ def _power_integral(low: Array, high: Array, exponent: Array) -> Array:
     return np.where(flat, ratio, low**safe * np.expm1(safe * ratio) / safe)
 
 
+class RatesSeen(Protocol):
+    """Paths of a rate, on an axis in front of all study axes, felt by one stream after a pause or window of t [s]."""
+
+    time: Array  # share of the time of each path
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def seen(self, t: ArrayLike) -> Array:
+        """Rate of sessions a window of t sees, over the mean rate."""
+
+    def returning(self, t: ArrayLike) -> Array:
+        """Returns after a pause t, over their mean."""
+
+    def using(self, t: ArrayLike) -> Array:
+        """All turns, where a window of t sees `seen`, over their mean."""
+
+
 @dataclass(frozen=True)
 class SessionStream:
     """Sessions of one kind that share the cache with the other streams.
@@ -141,6 +161,8 @@ class SessionStream:
     retention     a context is dropped this long after its last use   [s], infinite: only when space is needed
     prefix        shared head under every turn of the session, the last where they nest, or None
     agents        size of a fixed population, see `of_agents`; None: sessions arrive as a Poisson process
+    deleted       share of the sessions whose context is freed when they end [-]
+    rates         what the cache sees of a rate that changes (`varying_rates`); None: steady
     A prompt head requested on its own is a stream of one turn with `first` = what follows it (Constant(0)
     for nothing).
     """
@@ -153,6 +175,8 @@ class SessionStream:
     retention: ArrayLike = np.inf
     prefix: SharedPrefix | None = None
     agents: ArrayLike | None = None
+    deleted: ArrayLike = 0.0
+    rates: RatesSeen | None = None
 
     @classmethod
     def of_agents(
@@ -170,12 +194,13 @@ class SessionStream:
         parts = [
             np.shape(self.arrival_rate),
             np.shape(self.retention),
+            np.shape(self.deleted),
             self.first.shape,
             self.step.shape,
             self.turns.shape,
             self.gap.shape,
         ]
-        parts.append(() if self.prefix is None else self.prefix.shape)
+        parts += [part.shape for part in (self.prefix, self.rates) if part is not None]
         return np.broadcast_shapes(*parts, () if self.agents is None else np.shape(self.agents))
 
     @property
@@ -198,11 +223,17 @@ class SessionStream:
 
     @cached_property
     def finished_moments(self) -> tuple[Array, Array, Array]:
-        """E S_K^n for n = 0, 1, 2: what one session leaves behind for ever."""
+        """E S_K^n for n = 0, 1, 2: what one session leaves behind for ever; nothing where it is deleted."""
         j1, j2, _ = self.turns.factorial_moments
         f, d = self.first.mean, self.step.mean
         square = self.first.second_moment + (self.step.variance + 2.0 * f * d) * j1 + d * d * (j2 + j1)
-        return np.ones_like(j1), f + d * j1, square
+        left = 1.0 - np.asarray(self.deleted, float)
+        return np.ones_like(j1), left * (f + d * j1), left * square
+
+    @property
+    def context_scale(self) -> Array:
+        """E S_K, deleted or not [tokens]."""
+        return self.first.mean + self.step.mean * self.turns.factorial_moments[0]
 
     @property
     def second_uses(self) -> SessionStream:
@@ -215,9 +246,14 @@ class SessionStream:
 
     def held_times(self, t: ArrayLike) -> tuple[Array, Array]:
         """E min(Gap, t) and t, both cut at the retention time [s]: how long a window of t sees a waiting and
-        a finished context as last touched."""
+        a finished context as last touched; where rates change, times the rate it sees over the mean rate."""
         seen = np.minimum(t, self.retention)
-        return self.gap.restricted_mean(seen), seen
+        factor = 1.0 if self.rates is None else self.rates.seen(seen)
+        return factor * self.gap.restricted_mean(seen), factor * seen
+
+    def rate_seen(self, t: ArrayLike) -> Array:
+        """Rate of sessions that a window of t sees [1/s]."""
+        return np.asarray(self.arrival_rate) * (1.0 if self.rates is None else self.rates.seen(t))
 
     def sessions_seen(self, t: ArrayLike) -> Array:
         """Mean number of sessions touched in a window of length t."""
@@ -254,18 +290,18 @@ def _private_moment(stream: SessionStream, t: ArrayLike, order: int) -> tuple[Ar
 
 def _private_mean(stream: SessionStream, t: ArrayLike) -> Array:
     running, older = _private_moment(stream, t, 1)
-    return (1.0 - _one_in(stream)) * (running + older)
+    return (1.0 - one_in(stream)) * (running + older)
 
 
 def _private_variance(stream: SessionStream, t: ArrayLike) -> Array:
     """Second cumulant; binomial for the running part of a fixed population."""
     mean, _ = _private_moment(stream, t, 1)
     running, older = _private_moment(stream, t, 2)
-    share = _one_in(stream)
+    share = one_in(stream)
     return (1.0 - share) * (running - share * mean**2 + older)
 
 
-def _one_in(stream: SessionStream) -> ArrayLike:
+def one_in(stream: SessionStream) -> ArrayLike:
     """1/agents; zero for a Poisson process."""
     return 0.0 if stream.agents is None else 1.0 / np.asarray(stream.agents, float)
 
@@ -327,6 +363,7 @@ def characteristic_time(streams: Sequence[SessionStream], capacity: ArrayLike) -
     heads = sum(s.arrival_rate * s.turns.mean * s.head_tokens for s in streams)
     left = sum(s.arrival_rate * s.finished_moments[1] for s in streams)
     high = np.log(10.0 * np.maximum(capacity, 1e-200) / np.maximum(left, 1e-100))
+    high = np.where(left > 0.0, high, _LOG_FOREVER)
     target = np.minimum(capacity, 0.8 * working_set_mean(streams, np.exp(high)))
     low = np.log(np.maximum(target, 1e-200) / np.maximum(touched + heads, 1e-100))
     low, high, target = np.broadcast_arrays(low, np.maximum(high, low), target)

@@ -85,7 +85,6 @@ def replayed(
     *,
     renewed: bool = True,
     admitted: Admitted | None = None,
-    deleted: Sequence[float] | None = None,
     pinned: Sequence[SharedPrefix] = (),
     seed: int = 1,
 ) -> FoundLog:
@@ -94,11 +93,10 @@ def replayed(
     log      the span that is logged [s].
     renewed  the streams' retention runs from the last use, or else from the time the entry came in: it then stays
              with what later turns append, and starts anew when a turn finds nothing of use.
-    deleted  share of the sessions, per stream, whose context is dropped at the end of their last turn.
     pinned   heads of which every variant is always there, as far as they fit; the others share what they leave.
     seed     of the coins of admission and deletion.
     """
-    turns = turns_of(streams, events, deleted, pinned, seed)
+    turns = turns_of(streams, events, pinned, seed)
     shown = (turns.time >= log[0]) & (turns.time < log[1])
     found = [
         found_in_chain(

@@ -159,12 +159,11 @@ class Turns:
 def turns_of(
     streams: Sequence[SessionStream],
     events: Array,
-    deleted: Sequence[float] | None = None,
     pinned: Sequence[SharedPrefix] = (),
     seed: int = 1,
 ) -> Turns:
     """The events of `session_cache.sampled_events` with their neighbours, and the coins of admission, routing and
-    deletion (share of finished sessions dropped, per stream)."""
+    deletion (of the streams' share of sessions that end)."""
     time, stream, key, size, *chain = events
     stream, key = stream.astype(int), 1.0 + key
     lengths, fixed = (np.zeros((len(chain), len(streams))) for _ in range(2))
@@ -181,7 +180,7 @@ def turns_of(
         :, np.unique(key, return_inverse=True)[1]
     ]
     next_turn = _following(key, time)
-    gone = np.zeros(len(streams)) if deleted is None else np.asarray(deleted, float)
+    gone = np.array([float(s.deleted) for s in streams])
     return Turns(
         time=time,
         stream=stream,

@@ -51,7 +51,6 @@ class Plant:
     chain: Chain = "inclusive"
     instances: int = 1
     pinned: tuple[SharedPrefix, ...] = ()
-    deleted: Sequence[float] | None = None
     limit: float = np.inf
 
 
@@ -89,7 +88,7 @@ def simulated(plant: Plant, turns: int = 200_000, seed: int = 1) -> Seen:
     horizon = min(max(turns / rate, SPANS * longest, changes), 3.0 * turns / rate)
     rng = np.random.default_rng(seed)
     events, prompt = sampled_prompts(streams, plant.outputs, plant.extra, horizon, rng, plant.rates)
-    all_turns = turns_of(streams, events, plant.deleted, plant.pinned, seed)
+    all_turns = turns_of(streams, events, plant.pinned, seed)
     found = found_in_chain(
         streams, all_turns, plant.tiers, plant.order, plant.touch, plant.chain, plant.instances, plant.pinned
     )

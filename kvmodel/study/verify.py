@@ -16,11 +16,11 @@ from kvmodel.analyses.timing import fetch_terms, prefill_terms
 from kvmodel.analyses.traffic import Traffic, traffic_of
 from kvmodel.simulation.eviction_orders import Clairvoyant, Fifo, Lru, Order, RandomVictim
 from kvmodel.simulation.serving import Path, Prefill
-from kvmodel.simulation.session_cache import RateCurve
+from kvmodel.simulation.session_cache import RandomBursts, RateCurve, Rates
 from kvmodel.simulation.tier_chain import Admitted, ChainTier
 from kvmodel.simulation.verification import Plant, Seen, simulated
 from kvmodel.system.case import Case
-from kvmodel.workloads.day import levels
+from kvmodel.workloads.sessions import Sessions
 
 # eviction rule -> its simulation; a rule that is not here is told by name
 SIMULATED: dict[str, Callable[[], Order]] = {
@@ -117,7 +117,7 @@ def plant_of(case: Case, load: Load) -> Plant:
         outputs=[t.sessions.output_tokens for t in traffic],
         extra=extra,
         granularity=float(granularity(case)),
-        rates=[_rate_curve(t) for t in traffic],
+        rates=_rates([t.sessions for t in traffic]),
         tiers=[
             ChainTier(float(own), not _one_each(case, tier), _admitted(case, tier, traffic))
             for tier, own in zip(tiers, load.residency.capacity_tokens, strict=True)
@@ -161,9 +161,13 @@ def _path(case: Case, tier: str) -> Path:
     return Path(*(float(number) for number in numbers), shared=not _one_each(case, tier), link=link)
 
 
-def _rate_curve(t: Traffic) -> RateCurve | None:
-    """The rates a population follows; None where they are steady."""
-    if not t.sessions.day:
-        return None
-    shares, factors = levels(t.sessions.day)
-    return RateCurve(float(t.sessions.period), [float(s) for s in shares], [float(f) for f in factors])
+def _rates(populations: Sequence[Sessions]) -> list[Rates | None]:
+    """The rates each population follows; None where they are steady. Populations with bursts have them together."""
+    some = next((s.bursts for s in populations if s.bursts is not None), None)
+    bursts = None if some is None else RandomBursts(float(some.share), float(some.factor), float(some.mean_length))
+    return [_curve(s) if s.day else bursts if s.bursts is not None else None for s in populations]
+
+
+def _curve(sessions: Sessions) -> RateCurve:
+    shares, factors = ([float(number) for number in part] for part in sessions.rate_levels)
+    return RateCurve(float(sessions.period), shares, factors)

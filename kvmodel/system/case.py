@@ -80,6 +80,14 @@ class Case(Record):
                 f"workload: the days of {', '.join(days)} must repeat after the same period "
                 "and be cut into the same shares, level by level"
             )
+        bursts = {name: p.bursts for name, p in self.sessions.items() if p.bursts is not None}
+        stated = [[np.asarray(number).tolist() for number in _numbers(one)] for one in bursts.values()]
+        if any(numbers != stated[0] for numbers in stated):
+            problems.append(f"workload: {', '.join(bursts)} share their bursts, so state the same ones for all of them")
+        if days and bursts:
+            problems.append(
+                f"workload: {', '.join(days)} follow a day and {', '.join(bursts)} bursts; use one of the two"
+            )
         problems += [
             f"policy.pinned: {name!r} is not a population of kind shared_prefix"
             for name in self.policy.pinned

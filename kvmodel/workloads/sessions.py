@@ -11,7 +11,8 @@ from kvmodel.formulas import laws
 from kvmodel.laws import LawChoice, law_choice, law_of
 from kvmodel.quantity import Fraction, Number, Quantity, Record, Seconds, Tokens
 from kvmodel.units import DAY
-from kvmodel.workloads.day import DayLevel
+from kvmodel.workloads.bursts import Bursts
+from kvmodel.workloads.day import DayLevel, levels
 from kvmodel.workloads.turns import Turns
 
 Share = Fraction
@@ -33,13 +34,15 @@ class Sessions(Record):
 
     kind: Literal["sessions"] = "sessions"
     arrivals: Annotated[Number, Quantity("/s", gt=0, le=1e9)] | None = None
-    """Sessions that start per second, on the whole deployment; the mean over the day where there is a day curve."""
+    """Sessions that start per second, on the whole deployment; the mean over time where a day or bursts change it."""
     agents: Annotated[Number, Quantity("", gt=0, le=1e9)] | None = None
     """A fixed population in place of arrivals: each runs one session after the other and pauses after every turn."""
     day: tuple[DayLevel, ...] = ()
     """How the rate changes, level by level, one after the other; the rate is steady when absent."""
     period: Annotated[Number, Quantity("s", gt=0, le=1e9)] = DAY
-    """Time after which the levels repeat: a day, or less where bursts are meant."""
+    """Time after which the levels repeat."""
+    bursts: Bursts | None = None
+    """Times of random length at which sessions come faster, in place of `day`. Populations with bursts share them."""
     first_tokens: law_of(Tokens)
     """Prompt tokens of the first turn, without the shared prefix at its head."""
     new_tokens: law_of(Tokens)
@@ -50,6 +53,8 @@ class Sessions(Record):
     """Turns of a session: a number, or {geometric: {mean: ...}}."""
     return_probability: Annotated[Any, Quantity("", ge=0, lt=1)] | None = None
     """Probability that a paused session comes back; in place of `turns`."""
+    deleted: Fraction = 0.0
+    """Share of the sessions whose KV is freed as soon as they end; of the others it stays until space is needed."""
     pauses: dict[str, Pause] = Field(min_length=1)
     """Kinds of pause by name (tool, human, ...), each with its share and law."""
     tenants: Groups = 1.0
@@ -66,6 +71,8 @@ class Sessions(Record):
             raise ValueError("needs one of arrivals or agents")
         if self.agents is not None and self.day:
             raise ValueError("a day curve goes with arrivals, not with agents, whose number is fixed")
+        if self.bursts is not None and (self.day or self.agents is not None):
+            raise ValueError("bursts go with arrivals, and not beside a day curve or agents")
         if self.day and np.any(sum(np.multiply(level.share, level.factor) for level in self.day) <= 0):
             raise ValueError("the levels of the day leave no arrivals")
         total = sum(np.asarray(pause.share) for pause in self.pauses.values())
@@ -78,8 +85,21 @@ class Sessions(Record):
         return self
 
     @property
+    def varies(self) -> bool:
+        """Whether the rate changes over time."""
+        return bool(self.day) or self.bursts is not None
+
+    @property
+    def rate_levels(self) -> tuple[list[Any], list[Any]]:
+        """Shares of the time and rates over the mean rate, level by level; one level of 1 where the rate is steady."""
+        if self.bursts is None:
+            return levels(self.day)
+        share, factor = np.asarray(self.bursts.share, float), np.asarray(self.bursts.factor, float)
+        return [1.0 - share, share], [(1.0 - share * factor) / (1.0 - share), factor]
+
+    @property
     def session_rate(self) -> Any:
-        """Sessions that start per second, averaged over the day; of agents, N / (E K * E Gap) [1/s]."""
+        """Sessions that start per second, averaged over time; of agents, N / (E K * E Gap) [1/s]."""
         if self.agents is None:
             return np.asarray(self.arrivals, float)
         return np.asarray(self.agents, float) / (self.turns_law.mean * self.gap_law.mean)

@@ -59,7 +59,7 @@ def test_the_best_window_is_where_the_hazard_falls_through_the_price(paused):
     checked = 0
     for t in load.traffic[:2]:  # the hourly job returns all at once
         *stays, dropped = retention.stays_of(case, load, t)
-        p, law = retention.returning(t), t.sessions.gap_law
+        p, law = t.returning, t.sessions.gap_law
         for stay in stays:
             best = found[t.name, stay.place]
             if 0 < best < np.inf:
@@ -101,7 +101,7 @@ def test_no_chain_is_dearer_than_the_best_single_tier(table):
         *stays, _dropped = retention.stays_of(case, load, t)
         for stay in stays:
             alone = table.value("retention.cost_per_stay", population=population, tier=stay.place)
-            assert chain <= alone + retention.returning(t) * stay.return_cost + stay.write_cost + 1e-12
+            assert chain <= alone + t.returning * stay.return_cost + stay.write_cost + 1e-12
 
 
 def test_the_window_without_a_law_costs_at_most_twice_what_knowing_costs(paused):
@@ -193,7 +193,7 @@ def test_schedule_is_the_sum_of_its_parts(paused):
     """One cut is a window, with the fetch paid by those who come back and the move by those who still wait."""
     case, load = paused
     t = load.traffic[0]
-    law, p = t.sessions.gap_law, retention.returning(t)
+    law, p = t.sessions.gap_law, t.returning
     _hbm, dram, _, dropped = retention.stays_of(case, load, t)
     cut = np.array([600.0])
     one = formulas.schedule_cost(cut, law, [dram.rent, 0.0], [dram.return_cost, dropped.return_cost], [0.0], p)

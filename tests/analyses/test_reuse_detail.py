@@ -7,12 +7,14 @@ import pytest
 
 from kvmodel.analyses import capacity, reuse_detail
 from kvmodel.analyses.plan import tiers_of
+from kvmodel.analyses.reuse import hit_shares
 from kvmodel.analyses.serving import load_of
 from kvmodel.analyses.traffic import traffic_of
 from kvmodel.system.case import Case
 from tests.studies import study
 
 SMALL = {"tiers__dram__capacity": "64 GiB", "tiers__nvme__count": 1, "tiers__nvme__capacity": "100 GB"}
+BURSTS = {"share": 0.2, "factor": 4.0, "mean_length": 600.0}
 DAY = [{"share": 0.3, "factor": 2.0}, {"share": 0.7, "factor": 0.5}]
 
 
@@ -78,6 +80,8 @@ def test_doubts_are_flagged():
     assert any("fewer than 3 agents" in flag for flag in few) and any("approximate" in flag for flag in few)
     varying = reuse_detail.reuse_flags(*loaded(workload__chat__day=DAY))
     assert "up to 2.11 times their mean" in varying[0]
+    bursts = reuse_detail.reuse_flags(*loaded(workload__chat__bursts=BURSTS))
+    assert "up to 4 times their mean" in bursts[0]
 
 
 def test_a_day_is_averaged_over_sessions_not_replaced_by_its_mean():
@@ -87,6 +91,59 @@ def test_a_day_is_averaged_over_sessions_not_replaced_by_its_mean():
     mixed = loaded(workload__chat__day=DAY, workload__chat__period=1e8)[1].residency.private["chat"][0]
     # active contexts are those of the mean rate in the mixture, so the pools differ a little
     assert float(mixed) == pytest.approx(float(weight @ np.array(each)), abs=0.03)
+
+
+def test_bursts_lie_between_their_mean_rate_and_a_mixture():
+    """Long bursts are a mixture of two studies, weighed by their sessions; short ones the study at the mean rate."""
+
+    def private(**changes):
+        case = Case.model_validate(study(**changes).case_data)
+        return float(hit_shares(case, traffic_of(case, capacity.granularity(case)), 1.0, 1e6)["chat"][0])
+
+    busy, calm = (private(workload__chat__arrivals=0.2 * f) for f in (4.0, (1 - 0.2 * 4.0) / 0.8))
+    long, some, short = (
+        private(workload__chat__bursts={**BURSTS, "mean_length": m}) for m in (1e8, BURSTS["mean_length"], 0.1)
+    )
+    assert short == pytest.approx(private(), abs=0.005)  # nodes of the paths
+    assert long == pytest.approx(0.8 * busy + 0.2 * calm, abs=0.005)
+    assert long + 0.01 < some < short - 0.01
+
+
+def test_bursts_can_be_swept_and_followed_after_a_restart():
+    lengths = np.array([10.0, 1e3, 1e5])
+    case, load = loaded(workload__chat__bursts={**BURSTS, "mean_length": 10.0})
+    bursts = case.workload["chat"].bursts.model_copy(update={"mean_length": lengths})
+    chat = case.workload["chat"].model_copy(update={"bursts": bursts})
+    swept = case.changed(workload={**case.workload, "chat": chat})
+    traffic = traffic_of(swept, capacity.granularity(swept))
+    private = load_of(swept, load.tiers, traffic).residency.private["chat"]
+    assert np.allclose(private[:, 0], load.residency.private["chat"], rtol=1e-4) and np.all(np.diff(private[0]) < 0)
+    found, _ = reuse_detail.warm_up_curve(case, load, "all_tiers").answers
+    offered = float(sum(load.opportunity.values()) / load.prompt_rate)
+    assert found.value[-1] * offered == pytest.approx(resident(load), abs=0.01)
+
+
+def test_other_rules_take_bursts_too():
+    _, load = loaded(workload__chat__bursts=BURSTS, policy__eviction="ideal")
+    assert resident(loaded(workload__chat__bursts=BURSTS)[1]) <= resident(load) + 0.004
+
+
+def test_deleting_finished_sessions_wins_what_their_kv_took():
+    """What it would win is what the same study finds with everything deleted; nothing is left to win there."""
+    case, load = loaded()
+    won = {a.population: float(a.value) for a in reuse_detail.deletion(case, load, "all_tiers")}
+    assert won[""] == pytest.approx(won["chat"] + won["system"]) and won["chat"] > 0.005
+    tidy, all_gone = loaded(workload__chat__deleted=1.0)
+    assert resident(load) + won[""] == pytest.approx(resident(all_gone), abs=0.01)  # fewer active tokens there
+    assert not list(reuse_detail.deletion(tidy, all_gone, "all_tiers"))
+    half = resident(loaded(workload__chat__deleted=0.5)[1])
+    assert resident(load) < half < resident(all_gone)
+
+
+def test_a_deleted_session_never_keeps_anyone_waiting_for_it():
+    """Of a session that returns r times, r of r + 1 waits end; without its last, all of them."""
+    (t,), (tidy,) = (loaded(workload__chat__deleted=share)[1].traffic for share in (0.0, 1.0))
+    assert float(t.returning) == pytest.approx(7 / 8) and float(tidy.returning) == 1.0
 
 
 def test_agents_arrive_as_often_as_their_pauses_allow():

@@ -174,7 +174,9 @@ def test_the_cache_never_holds_more_than_its_capacity():
 
 def test_seeds_reproduce():
     one, two, other = (
-        simulate_policy([HEADED], 5e4, 5e3, seed, RandomVictim, admitted=Admitted(probability=0.5), deleted=[0.5])
+        simulate_policy(
+            [replace(HEADED, deleted=0.5)], 5e4, 5e3, seed, RandomVictim, admitted=Admitted(probability=0.5)
+        )
         for seed in (1, 1, 2)
     )
     assert np.array_equal(one.found_private, two.found_private)
@@ -196,10 +198,11 @@ def test_a_hit_renews_the_retention_or_does_not():
 def test_deleted_sessions_leave_their_room_to_the_others():
     """With all deleted only the waiting contexts take room; they are 0.05/s of 8 turns and pauses of 25 s."""
     capacity = np.array([1e4, 3e4, 6e4])
-    found = [found_ratio(simulate_policy([CHAT], capacity, 4e4, 2, deleted=[d])).private for d in (0.0, 0.5, 1.0)]
+    streams = [replace(CHAT, deleted=share) for share in (0.0, 0.5, 1.0)]
+    found = [found_ratio(simulate_policy([one], capacity, 4e4, 2)).private for one in streams]
     assert np.all(found[0] < found[1]) and np.all(found[1] < found[2])
     finished = CHAT.finished_moments[1] * CHAT.arrival_rate * 1e9
-    everything = found_ratio(simulate_policy([CHAT], finished, 4e4, 2, deleted=[1.0])).private
+    everything = found_ratio(simulate_policy(streams[-1:], finished, 4e4, 2)).private
     assert everything[0] == 1.0
 
 

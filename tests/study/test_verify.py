@@ -41,6 +41,17 @@ def test_closed_forms_stand_beside_their_simulation(changes):
     assert not off_the_bar(rows)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"bursts": {"share": 0.2, "factor": 4.0, "mean_length": 60.0}}, {"deleted": 0.5}],
+    ids=["bursts", "deleted sessions"],
+)
+def test_what_the_sessions_state_is_simulated(changes):
+    """Without it the two would be further apart than the bar: the rate or the tokens held are others."""
+    rows = told("local_reuse", 40_000, **{f"workload__chat__{k}": v for k, v in changes.items()})
+    assert not off_the_bar({k: v for k, v in rows.items() if k[1]})
+
+
 def test_prefixes_that_nest_are_told_one_by_one():
     under = {"kind": "shared_prefix", "tokens": "3k tokens", "under": "system", "variants": 3}
     rows = told(workload__document=under)
