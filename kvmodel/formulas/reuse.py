@@ -195,9 +195,10 @@ def _prefix_hits(
     users) and by itself, shape (groups, times) + A."""
     fine = halved(times)
     seen, ever = (sum(user.sessions_seen(t) for user in users) for t in (fine, _FOREVER))
+    seen = np.maximum.accumulate(seen + 0.0 * fine, axis=0)  # a quantile of a rate that changes may fall
     own, later_turns, total = _own_pause(stream, fine), stream.turns.mean - 1.0, 0.0
     for share, count, *left in zip(pool.share, pool.count, others, itself, strict=True):
-        weights = _variant_weights(own, later_turns, share * seen + 0.0 * fine, share * ever)
+        weights = _variant_weights(own, later_turns, share * seen, share * ever)
         found = [(w * refined(times, tokens)).sum(axis=0) for w, tokens in zip(weights, left, strict=True)]
         total = total + share * count * sum(found)
     return total
