@@ -38,13 +38,13 @@ def found_and_not_lost(sharers: Sharers, times: Array, read: Callable[[Array], A
         return found
     rates = [found_after(sharers, t, read, deletions(sharers, t)) for t in times]
     step, growth = np.diff(times, axis=0), _growth_time(sharers.streams, 0.5 * (times[1:] + times[:-1]))
-    stay = np.exp(-step / growth)
+    stay, part = np.exp(-step / growth), -np.expm1(-step / growth) * growth
 
     def kept(tokens: Sequence[Array], rate: Sequence[Array]) -> list[Array]:
         lost, left = np.zeros_like(tokens[0]), [tokens[0]]
-        for before, after, now, same, slow in zip(rate[:-1], rate[1:], tokens[1:], stay, growth, strict=True):
-            lost = lost * same + 0.5 * np.maximum(before + after, 0.0) * slow * (1.0 - same)
-            left.append(now * np.exp(-lost / np.maximum(now, 1e-6 * tokens[0] + 1e-30)))
+        for before, after, now, same, since in zip(rate[:-1], rate[1:], tokens[1:], stay, part, strict=True):
+            lost = lost * same + 0.5 * np.maximum(before + after, 0.0) * since
+            left.append(now * np.exp(-lost / np.maximum(now, np.maximum(1e-6 * tokens[0], 1e-30))))
         return left
 
     for key in found[0].private:

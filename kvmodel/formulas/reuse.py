@@ -207,9 +207,10 @@ def _prefix_hits(
     users) and by itself, shape (paths, times) + A."""
     fine = halved(times)
     seen, ever = (sum(user.sessions_seen(t) for user in users) for t in (fine, _FOREVER))
+    seen = np.maximum.accumulate(seen + 0.0 * fine, axis=0)  # a quantile of a rate that changes may fall
     own, later_turns, total = _own_pause(stream, fine), stream.turns.mean - 1.0, 0.0
     for share, weight, *left in zip(pool.share, pool.weight, others, itself, strict=True):
-        since = _variant_weights(own, later_turns, share * seen + 0.0 * fine, share[0] * ever)
+        since = _variant_weights(own, later_turns, share * seen, share[0] * ever)
         found = sum((w * refined(times, tokens)).sum(axis=0) for w, tokens in zip(since, left, strict=True))
         total = total + weight[0] * found
     return total

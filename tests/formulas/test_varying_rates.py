@@ -117,3 +117,21 @@ def test_other_rules_see_one_window_and_the_best_possible_stays_above(rates):
     assert np.all(lru.private + lru.prefix <= best.private + best.prefix + 0.01 * best.reusable_private)
     near = hit_tokens_at_one_window(reuse.hit_tokens, busy, CAPACITY)
     assert np.allclose(near.private / near.reusable_private, lru.private / lru.reusable_private, atol=0.03)
+
+
+@given(
+    st.floats(-5.0, -0.01),
+    st.floats(0.0, 1.0),
+    st.floats(-4.0, 8.0),
+    st.floats(0.0, 9.0),
+    st.sampled_from([0.0, 1.0]),
+    st.sampled_from([None, HEADS]),
+)
+def test_extremes_stay_finite_and_more_capacity_finds_no_less(share, of_most, length, room, deleted, prefix):
+    """Bursts of a 100,000th of the time to nearly all of it, nothing in between, empty and endless caches."""
+    share, capacity = 10.0**share, np.array([0.0, 10.0**room, 1e15])
+    stream = replace(CHAT, deleted=deleted, prefix=prefix)
+    rates = burst_rates(stream, share, of_most / share, 10.0**length, capacity)
+    hits = reuse.hit_tokens([replace(stream, rates=rates)], capacity)
+    assert all(np.all(np.isfinite(part)) for part in hits)
+    assert np.all(np.diff(hits.private[0] / hits.reusable_private[0]) >= -2e-3)  # of the quadrature

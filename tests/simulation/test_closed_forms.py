@@ -241,3 +241,8 @@ def test_sessions_deleted_when_they_end(name, share):
     assert_close(hits.private[0] / hits.reusable_private[0], seen.private, seen.private_error)
     if stream.prefix is not None:
         assert_close(hits.prefix[0] / hits.reusable_prefix[0], seen.prefix, seen.prefix_error)
+
+
+def test_a_stack_has_no_holes():
+    with pytest.raises(ValueError, match="holes"):
+        simulate_sessions([replace(CHAT, deleted=0.5)], 1e3, seed=20)
