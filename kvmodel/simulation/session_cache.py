@@ -351,7 +351,10 @@ def _ratio(size: Array, above: Array, touch: Touch, capacity: Array, batches: in
 
 def ratio_of_sums(part: Array, whole: Array, batches: int = 20) -> tuple[Array, Array]:
     """sum(part) / sum(whole) over the last axis, and its standard error from the means of numerator minus ratio
-    times denominator over `batches` equal spans."""
+    times denominator over `batches` equal spans; nan of fewer than two values."""
+    batches = min(batches, len(whole))
+    if batches < 2:
+        return np.full(part.shape[:-1], np.nan), np.full(part.shape[:-1], np.nan)
     edges = np.linspace(0, len(whole), batches + 1).astype(int)[:-1]
     top, bottom = np.add.reduceat(part, edges, axis=-1), np.add.reduceat(whole, edges)
     ratio = top.sum(axis=-1) / max(bottom.sum(), 1e-300)

@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pandas as pd
 import pytest
 
 from kvmodel.cli import console
 from kvmodel.cli.app import run
+from kvmodel.study import run as run_module
 from kvmodel.study.json_schema import schema
 from tests.studies import STUDY
 
@@ -72,7 +74,8 @@ def test_seed_changes_draws_and_nothing_else(study, capsys):
     assert differing and all(name.startswith(("cost.", "retention.")) for name in differing)
 
 
-def test_verification_stands_beside_the_closed_form(study, capsys):
+def test_verification_stands_beside_the_closed_form(study, capsys, monkeypatch):
+    monkeypatch.setattr(run_module, "verified", partial(run_module.verified, turns=20_000))
     assert run(["plan", str(study), "--verify", "--json", "--set", "compare=[local_reuse, all_tiers]"]) == 0
     rows = {}
     for row in json.loads(capsys.readouterr().out)["rows"]:

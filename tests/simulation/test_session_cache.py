@@ -108,3 +108,10 @@ def test_standard_error_covers_the_spread_of_independent_runs():
     spread = np.std([r.private[0] for r in runs], ddof=1)
     stated = np.mean([r.private_error[0] for r in runs])
     assert 0.5 < stated / spread < 2.0
+
+
+def test_ratios_of_short_logs():
+    """Three values make three spans: 6 / 12, and no value is counted twice; one value has no spread."""
+    ratio, error = session_cache.ratio_of_sums(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0]))
+    assert ratio == 0.5 and error == pytest.approx(0.0, abs=1e-12)
+    assert np.isnan(session_cache.ratio_of_sums(np.zeros((2, 1)), np.ones(1))).all()
