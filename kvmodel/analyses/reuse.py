@@ -184,7 +184,8 @@ def hit_shares(
     prefixes always hit, as far as they fit, and leave the others what is left of the stack.
     """
     held = pinned_tokens(case, traffic)
-    pinned = sum(held.values())
+    # an exclusive chain that serves all instances goes on below their memories, each with its own copy
+    pinned = sum(held.values()) * (case.deployment.instances * share if case.policy.chain == "exclusive" else 1.0)
     kept = np.minimum(_ratio(capacity, pinned), 1.0) if held else np.ones(())
     room = np.maximum(capacity - pinned, 0.0)
     streams, touch = streams_of(case, traffic, share), TOUCH[case.policy.touch]

@@ -52,6 +52,13 @@ def test_what_the_sessions_state_is_simulated(changes):
     assert not off_the_bar({k: v for k, v in rows.items() if k[1]})
 
 
+def test_every_instance_of_an_exclusive_chain_has_its_own_copy_of_a_pinned_prefix():
+    """Nine tenths of each memory; one copy for all of them would find 0.05 too much below."""
+    large = {"workload__system__tokens": "8k tokens", "workload__system__variants": 48, "deployment__gpu__count": 4}
+    rows = told(policy__chain="exclusive", policy__pinned=["system"], **large)
+    assert len(rows) == FOUND + SHARES + TIMES and not off_the_bar(rows)
+
+
 def test_prefixes_that_nest_are_told_one_by_one():
     under = {"kind": "shared_prefix", "tokens": "3k tokens", "under": "system", "variants": 3}
     rows = told(workload__document=under)
