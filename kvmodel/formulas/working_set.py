@@ -24,6 +24,7 @@ __all__ = [
     "SessionStream",
     "SharedPrefix",
     "characteristic_time",
+    "crossing",
     "shared_pools",
     "untouched_probability",
     "variant_groups",
@@ -109,6 +110,7 @@ class SessionStream:
     turns         number of turns of a session
     gap           pause between the end of a turn and the next
     retention     a context is dropped this long after its last use   [s], infinite: only when space is needed
+    lifetime      the same since it was written, used or not (only the rules of `residence` know it) [s]
     prefix        shared head under every turn of the session, or None
     agents        size of a fixed population, see `of_agents`; None: sessions arrive as a Poisson process
     A prompt head requested on its own is a stream of one turn with `first` = what follows it (Constant(0)
@@ -123,6 +125,7 @@ class SessionStream:
     retention: ArrayLike = np.inf
     prefix: SharedPrefix | None = None
     agents: ArrayLike | None = None
+    lifetime: ArrayLike = np.inf
 
     @classmethod
     def of_agents(
@@ -140,6 +143,7 @@ class SessionStream:
         parts = [
             np.shape(self.arrival_rate),
             np.shape(self.retention),
+            np.shape(self.lifetime),
             self.first.shape,
             self.step.shape,
             self.turns.shape,
@@ -286,10 +290,10 @@ def characteristic_time(streams: Sequence[SessionStream], capacity: ArrayLike) -
     def over(log_time: Array) -> Array:
         return np.log(np.maximum(working_set_mean(streams, np.exp(log_time)), 1e-300) / np.maximum(target, 1e-300))
 
-    return np.where(target > 0.0, np.exp(_crossing(over, low, high)), 0.0)
+    return np.where(target > 0.0, np.exp(crossing(over, low, high)), 0.0)
 
 
-def _crossing(over: Callable[[Array], Array], low: Array, high: Array) -> Array:
+def crossing(over: Callable[[Array], Array], low: Array, high: Array) -> Array:
     """Where a rising function crosses zero between two ends: false position, the end that stays twice weighing half
     each time (Illinois)."""
     at_low, at_high = np.minimum(over(low), 0.0), np.maximum(over(high), 0.0)
