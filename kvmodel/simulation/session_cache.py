@@ -19,7 +19,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from kvmodel.formulas.reuse import SessionStream, Touch
 
-__all__ = ["HitRatio", "RateCurve", "TurnLog", "hit_ratio", "sampled_events", "simulate_sessions"]
+__all__ = [
+    "HitRatio",
+    "RandomBursts",
+    "RateCurve",
+    "TurnLog",
+    "hit_ratio",
+    "ratio_of_sums",
+    "sampled_events",
+    "simulate_sessions",
+]
 
 Array = NDArray[Any]
 
@@ -74,6 +83,30 @@ class RateCurve:
         return np.interp(rng.uniform(0.0, end, rng.poisson(rate * end)), mass, time)
 
 
+@dataclass(frozen=True)
+class RandomBursts:
+    """Arrival rates that alternate between two levels, each for an exponential time; every stream has its own bursts.
+
+    share of the time in a burst; factor: rate in a burst over the mean rate, at most 1/share, where nothing arrives
+    between bursts; mean_length of a burst [s].
+    """
+
+    share: float
+    factor: float
+    mean_length: float
+
+    def times(self, rate: float, horizon: float, rng: np.random.Generator) -> Array:
+        """Arrival times before the horizon; the levels are in their steady state at time zero."""
+        mean = self.mean_length * np.array([1.0, 1.0 / self.share - 1.0])
+        cycles = horizon / mean.sum()
+        length = rng.exponential(mean, (int(cycles + 10.0 * np.sqrt(cycles) + 20.0), 2)).ravel()
+        quiet = (1.0 - self.share * self.factor) / (1.0 - self.share)
+        first = int(rng.uniform() < self.share)  # what is left of an exponential time is as long as a new one
+        level = np.tile([self.factor, quiet], len(length) // 2)[1 - first :]
+        length = length[1 - first :]
+        return RateCurve(float(length.sum()), length / length.sum(), level).times(rate, horizon, rng)
+
+
 class _Stack:
     """Tokens above a position of an LRU stack: a Fenwick tree over touch numbers."""
 
@@ -100,7 +133,7 @@ class _Stack:
 
 
 def _sampled_turns(
-    stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve
+    stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve | RandomBursts
 ) -> tuple[Array, ...]:
     """All turns of the sessions that arrive before the horizon: session, time, context after the turn,
     variant."""
@@ -122,7 +155,9 @@ def _sampled_turns(
     return session, time, context, _sampled_variants(stream, sessions, rng)
 
 
-def _chains(stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve) -> tuple[Array, int]:
+def _chains(
+    stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve | RandomBursts
+) -> tuple[Array, int]:
     """Start of each independent chain of sessions and sessions in each: one for a Poisson arrival, enough to
     fill the horizon for an agent."""
     if stream.agents is None:
@@ -152,7 +187,7 @@ def simulate_sessions(
     seed: int,
     touch: Touch = "reverse",
     warm_up: float = 0.2,
-    rates: RateCurve | None = None,
+    rates: RateCurve | RandomBursts | None = None,
     second_use: bool = False,
 ) -> TurnLog:
     """Run the streams for `horizon` seconds and log every turn after the first `warm_up` share of it.
@@ -166,7 +201,10 @@ def simulate_sessions(
 
 
 def sampled_events(
-    streams: Sequence[SessionStream], horizon: float, rng: np.random.Generator, rates: RateCurve | None = None
+    streams: Sequence[SessionStream],
+    horizon: float,
+    rng: np.random.Generator,
+    rates: RateCurve | RandomBursts | None = None,
 ) -> Array:
     """All turns before the horizon in time order; rows are time, stream, session, context after the turn,
     head (-1)."""
@@ -249,11 +287,16 @@ def hit_ratio(log: TurnLog, capacity: ArrayLike, stream: int | None = None, batc
 
 
 def _ratio(size: Array, above: Array, touch: Touch, capacity: Array, batches: int) -> tuple[Array, Array]:
-    """Ratio of sums and its standard error by the batch means of numerator minus ratio times denominator."""
     room = np.minimum(capacity, 1e300)[:, None] - above
     found = np.clip(room, 0.0, size) if touch == "reverse" else np.where(room >= size, size, 0.0)
-    edges = np.linspace(0, len(size), batches + 1).astype(int)[:-1]
-    top, bottom = np.add.reduceat(found, edges, axis=1), np.add.reduceat(size, edges)
-    ratio = top.sum(axis=1) / max(bottom.sum(), 1e-300)
-    residual = top - ratio[:, None] * bottom
-    return ratio, np.sqrt(batches * residual.var(axis=1, ddof=1)) / max(bottom.sum(), 1e-300)
+    return ratio_of_sums(found, size, batches)
+
+
+def ratio_of_sums(part: Array, whole: Array, batches: int = 20) -> tuple[Array, Array]:
+    """sum(part) / sum(whole) over the last axis, and its standard error from the means of numerator minus ratio
+    times denominator over `batches` equal spans."""
+    edges = np.linspace(0, len(whole), batches + 1).astype(int)[:-1]
+    top, bottom = np.add.reduceat(part, edges, axis=-1), np.add.reduceat(whole, edges)
+    ratio = top.sum(axis=-1) / max(bottom.sum(), 1e-300)
+    residual = top - ratio[..., None] * bottom
+    return ratio, np.sqrt(batches * residual.var(axis=-1, ddof=1)) / max(bottom.sum(), 1e-300)
