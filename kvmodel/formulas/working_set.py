@@ -25,6 +25,7 @@ __all__ = [
     "SharedPrefix",
     "characteristic_time",
     "crossing",
+    "reused_within",
     "shared_pools",
     "untouched_probability",
     "variant_groups",
@@ -242,6 +243,23 @@ def variant_groups(values: ArrayLike, ndim: int) -> Array:
     return values.reshape(values.shape[:1] + (1,) * (ndim - values.ndim + 1) + values.shape[1:])
 
 
+def reused_within(streams: Sequence[SessionStream], t: ArrayLike) -> tuple[list[Array], list[Array]]:
+    """Private and head tokens per session, by stream, that were last used at most t ago (and so lately that retention
+    did not drop them) when they are wanted again: what a cache finds that keeps everything for t."""
+    outlasting = [stream.outlasting(t) for stream in streams]
+    private = [s.paused_moments[1] * (1.0 - longer) for s, longer in zip(streams, outlasting, strict=True)]
+    prefix: list[Array] = [np.zeros(np.shape(longer)) for longer in outlasting]
+    for pool, users in shared_pools(streams):
+        seen = sum(user.sessions_seen(np.minimum(t, 1e150)) for user in users)
+        share, count = (variant_groups(v, np.ndim(seen)) for v in (pool.share, pool.count))
+        quiet = untouched_probability(pool, seen)
+        for i, (stream, longer) in enumerate(zip(streams, outlasting, strict=True)):
+            if stream.prefix is pool:
+                turns = 1.0 - quiet + stream.paused_moments[0] * (1.0 - quiet * longer)
+                prefix[i] = (pool.tokens * share * count * turns).sum(axis=0)
+    return private, prefix
+
+
 def working_set_mean(streams: Sequence[SessionStream], t: ArrayLike) -> Array:
     """Mean tokens touched in a window of length t, E W(t) [tokens].
 
@@ -293,12 +311,12 @@ def characteristic_time(streams: Sequence[SessionStream], capacity: ArrayLike) -
     return np.where(target > 0.0, np.exp(crossing(over, low, high)), 0.0)
 
 
-def crossing(over: Callable[[Array], Array], low: Array, high: Array) -> Array:
+def crossing(over: Callable[[Array], Array], low: Array, high: Array, steps: int = 18) -> Array:
     """Where a rising function crosses zero between two ends: false position, the end that stays twice weighing half
     each time (Illinois)."""
     at_low, at_high = np.minimum(over(low), 0.0), np.maximum(over(high), 0.0)
     side = np.zeros(np.shape(low))
-    for _ in range(18):
+    for _ in range(steps):
         gap = at_high - at_low
         x = np.where(gap > 0.0, (low * at_high - high * at_low) / np.where(gap > 0.0, gap, 1.0), high)
         value = over(x)
