@@ -85,7 +85,8 @@ def _time_nodes(streams: Sequence[SessionStream], capacity: Array, since: ArrayL
     width = np.clip(spread / np.maximum(slope, 0.1), 0.03, 1.0)
     u = np.linspace(-1.0, 1.0, INSTANTS).reshape((-1,) + (1,) * width.ndim)
     offsets = width * np.sinh(u * np.arcsinh(8.0 / width))
-    bends = [level for stream in streams for level in (*stream.gap.landmarks, stream.retention)] + [since]
+    units = [(stream, unit) for stream in streams for unit in stream.windows]
+    bends = [level / unit for stream, unit in units for level in (*stream.gap.landmarks, stream.retention, since)]
     bends = [level for level in bends if np.any(np.isfinite(level))]
     bends = [np.where(np.isfinite(level) & (np.asarray(level) > 0.0), level, centre)[None] for level in bends]
     times = np.sort(np.concatenate([np.zeros((1,) + centre.shape), centre * np.exp(offsets), *bends]), axis=0)
@@ -181,7 +182,7 @@ def _prefix_hits(
     users) and by itself, shape (groups, times) + A."""
     fine = halved(times)
     seen, ever = (sum(user.sessions_seen(t) for user in users) for t in (fine, _FOREVER))
-    own, later_turns, total = _own_pause(stream, fine), stream.turns.mean - 1.0, 0.0
+    own, later_turns, total = _own_pause(stream.by_head_window, fine), stream.turns.mean - 1.0, 0.0
     for share, count, *left in zip(pool.share, pool.count, others, itself, strict=True):
         weights = _variant_weights(own, later_turns, share * seen + 0.0 * fine, share * ever)
         found = [(w * refined(times, tokens)).sum(axis=0) for w, tokens in zip(weights, left, strict=True)]

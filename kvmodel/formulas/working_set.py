@@ -112,6 +112,10 @@ class SessionStream:
     gap           pause between the end of a turn and the next
     retention     a context is dropped this long after its last use   [s], infinite: only when space is needed
     lifetime      the same since it was written, used or not (only the rules of `residence` know it) [s]
+    value, head_value  worth of a token found, own or of the head, relative to others (only `eviction` asks)
+    window        the unit in which the age of a context is counted: LRU where all are equal [-]; times t are then
+                  in this unit
+    head_window   the same for the shared head
     prefix        shared head under every turn of the session, or None
     agents        size of a fixed population, see `of_agents`; None: sessions arrive as a Poisson process
     A prompt head requested on its own is a stream of one turn with `first` = what follows it (Constant(0)
@@ -127,6 +131,10 @@ class SessionStream:
     prefix: SharedPrefix | None = None
     agents: ArrayLike | None = None
     lifetime: ArrayLike = np.inf
+    value: ArrayLike = 1.0
+    head_value: ArrayLike = 1.0
+    window: ArrayLike = 1.0
+    head_window: ArrayLike = 1.0
 
     @classmethod
     def of_agents(
@@ -144,7 +152,7 @@ class SessionStream:
         parts = [
             np.shape(self.arrival_rate),
             np.shape(self.retention),
-            np.shape(self.lifetime),
+            *map(np.shape, (self.lifetime, self.value, self.head_value, self.window, self.head_window)),
             self.first.shape,
             self.step.shape,
             self.turns.shape,
@@ -181,22 +189,34 @@ class SessionStream:
     def held_times(self, t: ArrayLike) -> tuple[Array, Array]:
         """E min(Gap, t) and t, both cut at the retention time [s]: how long a window of t sees a waiting and
         a finished context as last touched."""
-        seen = np.minimum(t, self.retention)
+        seen = np.minimum(self.window * t, self.retention)
         return self.gap.restricted_mean(seen), seen
 
     def sessions_seen(self, t: ArrayLike) -> Array:
-        """Mean number of sessions touched in a window of length t."""
-        paused, finished = self.held_times(t)
-        return self.arrival_rate * (self.paused_moments[0] * paused + finished)
+        """Mean number of sessions touched in a window of length t, as their head sees it."""
+        seen = np.minimum(self.head_window * t, self.retention)
+        return self.arrival_rate * (self.paused_moments[0] * self.gap.restricted_mean(seen) + seen)
 
     def outlasting(self, t: ArrayLike) -> Array:
         """P(Gap > min(t, retention)): the pause is longer than t, or so long that the context was dropped."""
-        return self.gap.survival(np.minimum(t, self.retention))
+        return self.gap.survival(np.minimum(self.window * t, self.retention))
 
     def outlasting_integral(self, t: ArrayLike) -> Array:
         """Integral of `outlasting` from 0 to finite t [s]."""
-        seen = np.minimum(t, self.retention)
-        return self.gap.restricted_mean(seen) + (t - seen) * self.gap.survival(seen)
+        seen = np.minimum(self.window * t, self.retention)
+        integral = self.gap.restricted_mean(seen) + (self.window * t - seen) * self.gap.survival(seen)
+        return integral / self.window
+
+    @property
+    def windows(self) -> tuple[ArrayLike, ...]:
+        """The different units in which ages of its entries are counted."""
+        one = self.prefix is None or np.array_equal(self.window, self.head_window)
+        return (self.window,) if one else (self.window, self.head_window)
+
+    @property
+    def by_head_window(self) -> SessionStream:
+        """The stream with the ages of its contexts counted as those of its head."""
+        return replace(self, window=self.head_window)
 
 
 def shared_pools(streams: Sequence[SessionStream]) -> list[tuple[SharedPrefix, list[SessionStream]]]:
