@@ -14,6 +14,7 @@ import numpy as np
 
 from kvmodel.analyses.admitted import under_rule
 from kvmodel.analyses.capacity import fixed_tokens, hbm_pool, stored_bytes_per_token, tier_tokens
+from kvmodel.analyses.timing import prefill_terms
 from kvmodel.analyses.traffic import Traffic
 from kvmodel.formulas import laws, reuse
 from kvmodel.formulas.varying_rates import PhaseRates, phase_rates
@@ -44,11 +45,13 @@ def streams_of(case: Case, traffic: Sequence[Traffic], share: Any = 1.0) -> list
     heads: dict[str, reuse.SharedPrefix] = {}
     streams = []
     retention = np.inf if case.policy.retention is None else np.asarray(case.policy.retention, float)
+    limit = {"retention" if case.policy.retention_renewed else "lifetime": retention}
     for population in traffic:
         head = None
         if population.prefix is not None and population.prefix_name not in case.policy.pinned:
             head = heads.setdefault(population.prefix_name, _head(population))
         agents = population.sessions.agents
+        value, head_value = _worth(case, population)
         streams.append(
             reuse.SessionStream(
                 arrival_rate=population.arrivals * share,
@@ -56,12 +59,23 @@ def streams_of(case: Case, traffic: Sequence[Traffic], share: Any = 1.0) -> list
                 step=population.step,
                 turns=population.sessions.turns_law,
                 gap=population.sessions.gap_law,
-                retention=retention,
                 prefix=head,
                 agents=None if agents is None else np.asarray(agents, float) * share,
+                value=value,
+                head_value=head_value,
+                **limit,
             )
         )
     return streams
+
+
+def _worth(case: Case, population: Traffic) -> tuple[Any, Any]:
+    """Prefill seconds that a token found saves, of a session's own context and of the head before it; ones where the
+    rule does not ask."""
+    if case.policy.eviction != "value_aware":
+        return 1.0, 1.0
+    terms, head, own = prefill_terms(case), population.prefix_tokens, np.maximum(population.context.mean, 1.0)
+    return (terms.saved(head + own) - terms.saved(head)) / own, terms.saved(head) / np.maximum(head, 1.0)
 
 
 def _head(population: Traffic) -> reuse.SharedPrefix:
@@ -173,7 +187,7 @@ def hit_shares(
         stream if phase is None else replace(stream, arrival_rate=stream.arrival_rate * phase.factor)
         for stream, phase in zip(streams, phases, strict=True)
     ]
-    hits = eviction_rule(case.policy.eviction)(busy, room, touch, since)
+    hits = eviction_rule(case.policy.eviction, case.policy.retention_renewed)(busy, room, touch, since)
     some = next((phase for phase in phases if phase is not None), None)
     found = {}
     for i, (t, phase) in enumerate(zip(traffic, phases, strict=True)):

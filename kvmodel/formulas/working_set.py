@@ -24,6 +24,7 @@ __all__ = [
     "SessionStream",
     "SharedPrefix",
     "characteristic_time",
+    "contexts_held",
     "crossing",
     "reused_within",
     "shared_pools",
@@ -329,6 +330,14 @@ def characteristic_time(streams: Sequence[SessionStream], capacity: ArrayLike) -
         return np.log(np.maximum(working_set_mean(streams, np.exp(log_time)), 1e-300) / np.maximum(target, 1e-300))
 
     return np.where(target > 0.0, np.exp(crossing(over, low, high)), 0.0)
+
+
+def contexts_held(streams: Sequence[SessionStream], capacity: ArrayLike) -> Array:
+    """Entries of one size that would make the occupancy of so many tokens vary as it does, C E W / Var W at the
+    characteristic time [-]: few large ones weigh most. Zero at C = 0."""
+    window = characteristic_time(streams, capacity)
+    mean, variance = working_set_mean(streams, window), working_set_variance(streams, window)
+    return np.asarray(capacity, float) * mean / np.maximum(variance, 1e-300)
 
 
 def crossing(over: Callable[[Array], Array], low: Array, high: Array, steps: int = 18) -> Array:
