@@ -1,15 +1,15 @@
 """Hits where a context leaves some time after it was written, used or not: FIFO, random, a lifetime that hits do not renew.
 
-A context is one entry: written whole by a turn that finds nothing, lengthened by later turns, and gone when the first
-of these comes:
+How long does an entry stay? LRU keeps a token for as long as the others need to touch what can lie above it:
+P(stay > t) = `reuse.paused_survival`, exact for one context or a million. The other rules stop keeping it when the
+others have *written* as much, which takes longer, as what they find they do not write. So their stay has the same law,
+longer by one factor, and the factor is where the mean occupancy, finished contexts and heads included, is that of LRU
+in the same cache. A token that LRU never holds, because the context before it fills the cache, no rule holds.
 
-    R after it was written      fifo; also a lifetime
-    at a constant rate r        random: the victim is any entry
-    idle for tau                a retention; the stay of LRU
-
-So a turn finds the context if every pause since it was written was shorter than tau and their sum shorter than R. With
-phi(s) = E exp(-(s + r) G) 1(G <= tau), the pauses an entry outlives, the turns that write are a renewal sequence,
-u_k = sum_j u_j d_(k-j), d_n the probability of a stay of n turns, and
+FIFO and lifetimes. A context is one entry: written whole by a turn that finds nothing, lengthened by later turns, gone
+a time R after it was written, or idle for tau (a retention; the stay of LRU). A turn finds it if every pause since it
+was written was shorter than tau and their sum shorter than R. With phi(s) = E exp(-s G) 1(G <= tau) the turns that
+write are a renewal sequence, u_k = sum_j u_j d_(k-j), d_n the probability of a stay of n turns:
 
     U(z) = sum_k u_k z^(k-1) = 1 / ((1 - z) M(z)),     M(z) = L^-1 [ 1 / (s (1 - z phi(s))) ](R)
 
@@ -19,16 +19,15 @@ be reused less the contexts before the turns that write, and a session occupies,
 
     (first U + step z U') H + step U z H' [token s],     H(z) = L^-1 [ (z psi + (1 - z) y) / (s (1 - z phi)) ](R)
 
-psi and y the transforms of the time an entry waits for another turn and after the last one.
+psi and y the transforms of the time an entry waits for another turn and after the last one. A variant of a head is
+written x times a second: x (1 + touches expected in R) = touches; a first turn finds it as often as it is there, R x.
+Poisson touches give hit = occupancy = lambda T / (1 + lambda T).
 
-How long is R? LRU keeps a token for the time the others need to touch what it can hold, P(stay > t) = `paused_survival`,
-exact for one context or a million. A stay under FIFO ends when the others have written as much: the same law, longer by
-one factor, as they write less than they touch. Under random replacement the stay is exponential, its mean that law. The
-factor is where the mean occupancy, finished contexts and heads included, is that of LRU in the same cache.
+Random. The stay is exponential, its mean that law, and it knows no age: what was used a time x ago is there with
+probability r(x) = E exp(-x / stay). Hits are means of r over the time since the last use: the session's own pause, or
+anyone's touch of the variant.
 
-Heads: variants are touched by renewal with the law of the time since anyone last used them, the number of touches in R
-corrected to its exact mean. First turns find a head as often as it is there. Poisson touches give hit = occupancy =
-lambda T / (1 + lambda T). A context is of use only behind its head. Derived here.
+Behind a head that is lost, a context is of no use. Derived here.
 
 Shapes: study shape A trails; parts of the turns, frequencies, ages lead. Tokens and seconds.
 """
@@ -45,190 +44,26 @@ from numpy.typing import ArrayLike, NDArray
 from kvmodel.formulas.laplace_inversion import jump_series
 from kvmodel.formulas.laws import Constant, FixedTurns
 from kvmodel.formulas.pause_integral import average_between, pause_weights
-from kvmodel.formulas.reuse import HitTokens, Touch, characteristic_time, paused_survival
+from kvmodel.formulas.reuse import HitTokens, Touch, paused_survival, stay_times
 from kvmodel.formulas.working_set import SessionStream, crossing, reused_within, shared_pools, variant_groups
 
 __all__ = ["fifo_hit_tokens", "lru_lifetime_hit_tokens", "random_hit_tokens"]
 
 Array = NDArray[Any]
-_SERIES = jump_series()
-_PART = np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 64)])  # of an age: pauses are resolved to 11 %
+_SERIES = jump_series(32)
+_PART = np.concatenate([[0.0], np.geomspace(2e-3, 1.0, 48)])  # of an age: pauses are resolved to 14 %
 _DECAY = np.exp(-np.multiply.outer(_SERIES.frequency, _PART))
-_EDGES = np.concatenate([[1e-6], np.geomspace(0.03, 30.0, 15)])  # of the law of LRU's stay, over its characteristic time
-_LONGEST = 30.0  # mean stays after which nothing is left of a memoryless one
+_AGES = 13  # of the law of a stay
+_SINCE = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 72)])  # of a stay: times since a use that matter to random
 _FOREVER = 1e150  # [s]
-_FACTORS = (0.1, 300.0)  # a stay over that of LRU: below one where LRU's own is so wide that long pauses hold the cache
+_FACTORS = (0.1, 300.0)  # a stay over that of LRU
 
 
-# ----------------------------------------------------------------------------------------- from writing to the next
-
-
-class _Limits(NamedTuple):
-    """What ends an entry: laws of two limits, nodes on axis 0 with weights of sum one, and a constant rate."""
-
-    age: Array  # since it was written [s]
-    age_weight: Array
-    idle: Array  # since its last use [s]
-    idle_weight: Array
-    rate: Array  # [1/s], at each age
-
-    @property
-    def times(self) -> Array:
-        """Times since a use at which pauses are looked at, up to each age [s]."""
-        return _column(_PART, self.age.ndim) * self.age
-
-    def over_idle(self, parts: Sequence[Array]) -> Array:
-        return sum(weight * part for weight, part in zip(self.idle_weight, parts, strict=True))
-
-
-class _Pauses(NamedTuple):
-    """How long an entry waits for its next use: at the times of the grid, between them, and at each idle limit."""
-
-    outlasting: Array  # P(pause > t, or over its limit), mean over the limits
-    between: Array  # its mean between two times
-    never: Array  # P(pause > limit)
-
-
-class _Cycle(NamedTuple):
-    """From one writing to the next, means over the limits; parts of the turns on axis 0."""
-
-    turns: Array  # M
-    turns_slope: Array  # M'
-    held: Array  # H [s]
-    held_slope: Array  # z H' [s]
-
-
-def _cycle(pauses: _Pauses, limits: _Limits, ratio: Array, usable: ArrayLike = 1.0) -> _Cycle:
-    """usable: chance that a turn may use the entry at all (its head is there), after pauses of the grid."""
-    s, leaving = _column(_SERIES.frequency, limits.age.ndim), limits.rate * limits.age  # in units of 1/age
-    masses = pause_weights(pauses.outlasting, pauses.between, pauses.outlasting[-1])
-    masses = masses * np.exp(-_column(_PART, limits.age.ndim) * leaving)
-    touched, found = (np.tensordot(_DECAY, part, axes=1) for part in (masses, masses * usable))
-    late = [np.exp(-(s + leaving) * np.minimum(limit / limits.age, 60.0)) for limit in limits.idle]
-    waits = 1.0 - limits.over_idle([part * n for part, n in zip(late, pauses.never, strict=True)]) - touched
-    z = ratio[:, None, None]
-    segment = (z * waits + (1.0 - z) * (1.0 - limits.over_idle(late))) / (s + leaving)
-    once = 1.0 / (1.0 - z * found)
-    held = limits.age * segment * once
-    parts = (once, found * once**2, held, held * z * found * once)
-    return _Cycle(*((limits.age_weight * _SERIES.value_of_parts(part / s)).sum(axis=1) for part in parts))
-
-
-def _column(values: Array, ndim: int) -> Array:
-    return values.reshape((-1,) + (1,) * ndim)
-
-
-def _parts(stream: SessionStream, ndim: int) -> tuple[Array, Array]:
-    """Ratios and weights of the turns, axis 0 in front of the study axes."""
-    ratio, weight = stream.turns.geometric_parts()
-    return tuple(v.reshape(v.shape[:1] + (1,) * (ndim - v.ndim) + v.shape[1:]) for v in (ratio, weight))
-
-
-def _own_pauses(stream: SessionStream, limits: _Limits) -> _Pauses:
-    times, patient = limits.times, [replace(stream, retention=limit) for limit in limits.idle]
-    return _Pauses(
-        limits.over_idle([s.outlasting(times) for s in patient]),
-        limits.over_idle([average_between(s.outlasting_integral(times), times) for s in patient]),
-        np.stack(np.broadcast_arrays(*(s.outlasting(_FOREVER) for s in patient))),
-    )
-
-
-def _private(stream: SessionStream, limits: _Limits, usable: ArrayLike) -> tuple[Array, Array]:
-    """Tokens found, and token-seconds held, per session."""
-    z, weight = _parts(stream, limits.age.ndim)
-    cycle = _cycle(_own_pauses(stream, limits), limits, z, usable)
-    written = 1.0 / ((1.0 - z) * cycle.turns)
-    later = z * (cycle.turns - (1.0 - z) * cycle.turns_slope) * written**2
-    first, step = stream.first.mean, stream.step.mean
-
-    def over_parts(values: Array) -> Array:
-        return (weight * values).sum(axis=0).real
-
-    lost = first * (over_parts(written) - 1.0) + step * (over_parts(later - written) + 1.0)
-    held = over_parts((first * written + step * later) * cycle.held + step * written * cycle.held_slope)
-    return stream.paused_moments[1] - lost, held
-
-
-# ------------------------------------------------------------------------------------------------------ shared heads
-
-
-class _Heads(NamedTuple):
-    """One variant of a group of equally popular ones."""
-
-    held: Array  # share of the time it is there; first turns find it as often
-    later: Array  # share of later turns of sessions that find it
-    after: Array  # the same, after each pause of the grid
-
-
-class _Touches(NamedTuple):
-    """Touches of all variants of a pool: rates of first and later turns, and the session's own pauses."""
-
-    first: Array  # [1/s]
-    later: Array  # [1/s]
-    own: _Pauses
-    more: tuple[Array, Array]  # further turns of the session within an age, after a first and after a later turn
-
-
-def _touches(users: Sequence[SessionStream], limits: _Limits) -> _Touches:
-    returning = [user.arrival_rate * user.paused_moments[0] for user in users]
-    first, later = sum(user.arrival_rate for user in users), sum(returning)
-    own, after_first, after_any = [], 0.0, 0.0
-    for user, rate in zip(users, returning, strict=True):
-        pauses = _own_pauses(user, limits)
-        own.append([rate * part / np.maximum(later, 1e-300) for part in pauses])
-        z, weight = _parts(user, limits.age.ndim)
-        more = weight * (_cycle(pauses, limits._replace(rate=0.0 * limits.rate), z).turns - 1.0)
-        after_first = after_first + user.arrival_rate * more.sum(axis=0).real
-        after_any = after_any + user.arrival_rate * (more / (1.0 - z)).sum(axis=0).real
-    more = after_first / first, (after_any - after_first) / np.maximum(later, 1e-300)
-    return _Touches(first, later, _Pauses(*(sum(part) for part in zip(*own, strict=True))), more)
-
-
-def _heads(users: Sequence[SessionStream], touches: _Touches, share: Array, limits: _Limits) -> _Heads:
-    """Renewal by the time since anyone last touched the variant: quiet(t) at first turns, quiet(t) P(pause > t) later."""
-    times, own = limits.times, touches.own
-    all_turns = touches.first + touches.later
-    part = touches.later / all_turns
-
-    def quiet(limit: Array, t: Array) -> Array:
-        return np.exp(-share * sum(replace(user, retention=limit).sessions_seen(t) for user in users))
-
-    each = [quiet(limit, times) for limit in limits.idle]
-    alone, between = limits.over_idle(each), limits.over_idle([_steady(one) for one in each])
-    never = np.stack([quiet(limit, np.minimum(limit, _FOREVER)) for limit in limits.idle])
-    mixed = [
-        only * (1.0 - part + part * mine)
-        for only, mine in zip((alone, between, never), own, strict=True)
-    ]
-    one = np.ones((1,) * limits.age.ndim)
-    cycle = _cycle(_Pauses(*mixed), limits, one)
-    renewed = _cycle(_Pauses(*mixed), limits._replace(rate=0.0 * limits.rate), one)
-    age = (limits.age_weight * limits.age).sum(axis=0)
-    bias = touches.more[0] - touches.more[1]  # a first turn writes as often as the head is missing, a later one the rest
-    exact = (1.0 + share * all_turns * age + touches.more[1] - share * touches.first * age * bias) / np.maximum(
-        1.0 - touches.first / all_turns * bias, 1e-300
-    )
-    turns = 1.0 + (cycle.turns[0].real - 1.0) * (exact - 1.0) / np.maximum(renewed.turns[0].real - 1.0, 1e-300)
-    written = share * all_turns / turns
-    held = np.clip(written * cycle.held[0].real, 0.0, 1.0)
-    lost = np.clip((written - share * touches.first * (1.0 - held)) / np.maximum(share * touches.later, 1e-300), 0.0, 1.0)
-    # it leaves at any time after the session's own use; lost is what nobody has written again since
-    since = np.concatenate([np.zeros_like(times[:1]), np.cumsum(between * np.diff(times, axis=0), axis=0)])
-    mean = (pause_weights(own.outlasting, own.between, 0.0) * since).sum(axis=0)
-    return _Heads(held, 1.0 - lost, np.clip(1.0 - lost * since / np.maximum(mean, 1e-300), 0.0, 1.0))
-
-
-def _steady(survival: Array) -> Array:
-    """Mean between nodes of what falls exponentially between them."""
-    step = -np.diff(np.log(np.maximum(survival, 1e-300)), axis=0)
-    return survival[:-1] * np.where(step > 1e-9, -np.expm1(-step) / np.maximum(step, 1e-9), 1.0)
-
-
-# ----------------------------------------------------------------------------------------------------- the whole cache
+# ----------------------------------------------------------------------------------------------- the law of LRU's stay
 
 
 class _Law(NamedTuple):
-    """How long LRU keeps a token: ages [s], their weights (sum one), share of the tokens it keeps at all."""
+    """How long LRU keeps a token: ages [s], their weights (sum one), and the share of the tokens it keeps at all."""
 
     age: Array  # (ages,) + A
     weight: Array  # (ages,) + A
@@ -243,52 +78,20 @@ class _Stays(NamedTuple):
 def _stays(streams: Sequence[SessionStream], capacity: ArrayLike, touch: Touch, shape: tuple[int, ...]) -> _Stays:
     """Survival of probes that nobody else feels: sessions of no rate that come back to their contexts or to a head."""
     lasting = [replace(s, retention=np.inf) for s in streams]
-    edges = _column(_EDGES, len(shape)) * np.broadcast_to(characteristic_time(lasting, capacity), shape)
+    later = np.broadcast_to(stay_times(lasting, np.broadcast_to(capacity, shape), _AGES), (_AGES, *shape))
+    edges = np.concatenate([1e-6 * later[:1], later])
     ages = np.concatenate([0.5 * (edges[:-1] + edges[1:]), 1.3 * edges[-1:]])
     once = [replace(s, arrival_rate=0.0, turns=FixedTurns(2), agents=None) for s in lasting]
     heads = [SessionStream(0.0, Constant(pool.tokens), turns=FixedTurns(2)) for pool, _ in shared_pools(streams)]
     kept = paused_survival([*lasting, *once, *heads], capacity, edges, touch)
     n = len(streams)
-    returning = np.stack([np.broadcast_to(s.paused_moments[1] > 0.0, (len(edges), *shape)) for s in streams])
+    returning = np.stack([np.broadcast_to(s.paused_moments[1] > 0.0, edges.shape) for s in streams])
     laws = []
     for part in [*np.where(returning, kept[:n], kept[n : 2 * n]), *kept[2 * n :]]:
         falling = np.minimum.accumulate(part, axis=0)
         share = np.maximum(falling[0], 1e-12)
         laws.append(_Law(ages, -np.diff(falling, axis=0, append=0.0) / share, share))
     return _Stays(laws[:n], laws[n:])
-
-
-class _Found(NamedTuple):
-    private: list[Array]  # tokens per session, by stream
-    prefix: list[Array]
-    held: Array  # mean occupancy [tokens]
-
-
-_Rule = Callable[[SessionStream, _Law, Array], _Limits]
-"""What ends the entries of a stream, from the law of LRU's stay and the factor."""
-
-
-def _found(streams: Sequence[SessionStream], stays: _Stays, rule: _Rule, factor: Array) -> _Found:
-    prefix: list[ArrayLike] = [0.0 for _ in streams]
-    usable: list[ArrayLike] = [1.0 if s.prefix is None else 0.0 for s in streams]
-    held: ArrayLike = 0.0
-    for (pool, users), law in zip(shared_pools(streams), stays.head, strict=True):
-        limits = rule(users[0], law, factor)
-        touches = _touches(users, limits)
-        for share, count in zip(*(variant_groups(v, factor.ndim) for v in (pool.share, pool.count)), strict=True):
-            heads = _heads(users, touches, share, limits)
-            held = held + pool.tokens * count * law.share * heads.held
-            for i, stream in enumerate(streams):
-                if stream.prefix is pool:
-                    turns = heads.held + stream.paused_moments[0] * heads.later
-                    prefix[i] = prefix[i] + pool.tokens * share * count * law.share * turns
-                    usable[i] = usable[i] + share * count * heads.after
-    private = []
-    for stream, law, use in zip(streams, stays.context, usable, strict=True):
-        found, seconds = _private(stream, rule(stream, law, factor), use)
-        private.append(law.share * found)
-        held = held + stream.arrival_rate * law.share * seconds
-    return _Found(private, prefix, held)
 
 
 def _lru_held(streams: Sequence[SessionStream], stays: _Stays) -> Array:
@@ -300,9 +103,70 @@ def _lru_held(streams: Sequence[SessionStream], stays: _Stays) -> Array:
         total = total + stream.arrival_rate * law.share * (law.weight * seconds).sum(axis=0)
     for (pool, users), law in zip(shared_pools(streams), stays.head, strict=True):
         seen = sum(user.sessions_seen(law.age) for user in users)
-        for share, count in zip(*(variant_groups(v, seen.ndim - 1) for v in (pool.share, pool.count)), strict=True):
+        for share, count in _groups(pool, seen.ndim - 1):
             total = total + pool.tokens * count * law.share * (law.weight * -np.expm1(-share * seen)).sum(axis=0)
     return total
+
+
+def _groups(pool: Any, ndim: int) -> Any:
+    return zip(*(variant_groups(v, ndim) for v in (pool.share, pool.count)), strict=True)
+
+
+def _column(values: Array, ndim: int) -> Array:
+    return values.reshape((-1,) + (1,) * ndim)
+
+
+# ------------------------------------------------------------------------------------------------ the cache as a whole
+
+
+class _Context(NamedTuple):
+    """What becomes of one session's context."""
+
+    found: Array  # tokens
+    held: Array  # token-seconds
+
+
+class _Heads(NamedTuple):
+    """One variant of a group of equally popular ones."""
+
+    held: Array  # share of the time it is there; first turns find it as often
+    later: list[Array]  # share of later turns that find it, by user
+    after: Array  # the same, after each pause of the rule's grid
+
+
+class _Rule(NamedTuple):
+    """Closed forms of a rule, given the law of LRU's stay and the factor by which its own is longer."""
+
+    context: Callable[[SessionStream, _Law, Array, ArrayLike], _Context]  # the last: usable, after each pause
+    heads: Callable[[Sequence[SessionStream], _Law, Array], Callable[[Array], _Heads]]  # of a variant's popularity
+
+
+class _Found(NamedTuple):
+    private: list[Array]  # tokens per session, by stream
+    prefix: list[Array]
+    held: Array  # mean occupancy [tokens]
+
+
+def _found(streams: Sequence[SessionStream], stays: _Stays, rule: _Rule, factor: Array) -> _Found:
+    prefix: list[ArrayLike] = [0.0 for _ in streams]
+    usable: list[ArrayLike] = [1.0 if s.prefix is None else 0.0 for s in streams]
+    held: ArrayLike = 0.0
+    for (pool, users), law in zip(shared_pools(streams), stays.head, strict=True):
+        of_variant = rule.heads(users, law, factor)
+        mine = [i for i, stream in enumerate(streams) if stream.prefix is pool]
+        for share, count in _groups(pool, factor.ndim):
+            heads = of_variant(share)
+            held = held + pool.tokens * count * law.share * heads.held
+            for i, later in zip(mine, heads.later, strict=True):
+                turns = heads.held + streams[i].paused_moments[0] * later
+                prefix[i] = prefix[i] + pool.tokens * share * count * law.share * turns
+                usable[i] = usable[i] + share * count * heads.after
+    private = []
+    for stream, law, use in zip(streams, stays.context, usable, strict=True):
+        context = rule.context(stream, law, factor, use)
+        private.append(law.share * context.found)
+        held = held + stream.arrival_rate * law.share * context.held
+    return _Found(private, prefix, held)
 
 
 def _hit_tokens(
@@ -316,7 +180,7 @@ def _hit_tokens(
         return np.log(np.maximum(_found(streams, stays, rule, np.exp(log_factor)).held, 1e-300) / target)
 
     low, high = (np.full(shape, np.log(end)) for end in _FACTORS)
-    found = _found(streams, stays, rule, np.exp(crossing(over, low, high, steps=9)))
+    found = _found(streams, stays, rule, np.exp(crossing(over, low, high, steps=8)))
     recent = reused_within(streams, since)
     whole = [0.0 if s.prefix is None else s.prefix.tokens * s.turns.mean for s in streams]
     some = np.broadcast_to(np.asarray(capacity) > 0.0, shape)
@@ -328,47 +192,218 @@ def _hit_tokens(
     return HitTokens(private, prefix, *(np.stack([np.broadcast_to(v, shape) for v in part]) for part in ceilings))
 
 
+# --------------------------------------------------------------------------------------------------- FIFO and lifetimes
+
+
+class _Limits(NamedTuple):
+    """What ends an entry: laws of two limits, nodes on axis 0 with weights of sum one."""
+
+    age: Array  # since it was written [s]
+    age_weight: Array
+    idle: Array  # since its last use [s]
+    idle_weight: Array
+
+    @property
+    def times(self) -> Array:
+        """Times since a use at which pauses are looked at, up to each age [s]."""
+        return _column(_PART, self.age.ndim) * self.age
+
+    def over_idle(self, parts: Sequence[Array]) -> Array:
+        return sum(weight * part for weight, part in zip(self.idle_weight, parts, strict=True))
+
+
+class _Cycle(NamedTuple):
+    """From one writing to the next, means over the limits; parts of the turns on axis 0."""
+
+    ratio: Array  # z
+    weight: Array
+    turns: Array  # M
+    turns_slope: Array  # M'
+    held: Array  # H [s]
+    held_slope: Array  # z H' [s]
+
+    def over_parts(self, values: Array) -> Array:
+        return (self.weight * values).sum(axis=0).real
+
+
+def _pauses(stream: SessionStream, limits: _Limits) -> Array:
+    """Probability of the pauses at the times of the grid, those over an idle limit at none."""
+    times, patient = limits.times, [replace(stream, retention=limit) for limit in limits.idle]
+    outlasting = limits.over_idle([s.outlasting(times) for s in patient])
+    between = limits.over_idle([average_between(s.outlasting_integral(times), times) for s in patient])
+    return pause_weights(outlasting, between, outlasting[-1])
+
+
+def _cycle(stream: SessionStream, limits: _Limits, usable: ArrayLike = 1.0) -> _Cycle:
+    """usable: chance that a turn may use the entry at all (its head is there), after pauses of the grid."""
+    masses = _pauses(stream, limits)
+    s = _column(_SERIES.frequency, limits.age.ndim)  # in units of 1/age
+    touched, found = (np.tensordot(_DECAY, part, axes=1) for part in (masses, masses * usable))
+    late = [np.exp(-s * np.minimum(limit / limits.age, 60.0)) for limit in limits.idle]
+    never = [part * stream.gap.survival(np.minimum(limit, _FOREVER)) for part, limit in zip(late, limits.idle, strict=True)]
+    z, weight = (
+        v.reshape(v.shape[:1] + (1,) * (limits.age.ndim - v.ndim) + v.shape[1:]) for v in stream.turns.geometric_parts()
+    )
+    each = z[:, None, None]
+    segment = (each * (1.0 - limits.over_idle(never) - touched) + (1.0 - each) * (1.0 - limits.over_idle(late))) / s
+    once = 1.0 / (1.0 - each * found)
+    held = limits.age * segment * once
+    parts = (once, found * once**2, held, held * each * found * once)
+    return _Cycle(z, weight, *((limits.age_weight * _SERIES.value_of_parts(p / s)).sum(axis=1) for p in parts))
+
+
+def _written_context(stream: SessionStream, limits: _Limits, usable: ArrayLike) -> _Context:
+    c = _cycle(stream, limits, usable)
+    written = 1.0 / ((1.0 - c.ratio) * c.turns)
+    later = c.ratio * (c.turns - (1.0 - c.ratio) * c.turns_slope) * written**2
+    first, step = stream.first.mean, stream.step.mean
+    lost = first * (c.over_parts(written) - 1.0) + step * (c.over_parts(later - written) + 1.0)
+    held = c.over_parts((first * written + step * later) * c.held + step * written * c.held_slope)
+    return _Context(stream.paused_moments[1] - lost, held)
+
+
+def _written_heads(users: Sequence[SessionStream], limits: _Limits) -> Callable[[Array], _Heads]:
+    """A variant is written x times a second, by first turns as often as it is not there and by later ones: the turns
+    that follow in the same session differ, after a first one and after any."""
+    first = sum(user.arrival_rate for user in users)
+    later = sum(user.arrival_rate * user.paused_moments[0] for user in users)
+    unlimited = limits._replace(idle=np.full_like(limits.idle, np.inf))
+    after_first, after_any = 0.0, 0.0
+    for user in users:
+        cycle = _cycle(user, unlimited)
+        more = cycle.turns - 1.0
+        after_first = after_first + user.arrival_rate / first * cycle.over_parts(more)
+        after_any = after_any + user.arrival_rate * cycle.over_parts(more / (1.0 - cycle.ratio))
+    after_later = (after_any - first * after_first) / np.maximum(later, 1e-300)
+    bias, mean_age = after_first - after_later, (limits.age_weight * limits.age).sum(axis=0)
+    every, idle = [replace(user, retention=np.inf) for user in users], np.minimum(limits.idle, _FOREVER)
+    masses = [_pauses(user, unlimited) for user in users]
+
+    def of_variant(share: Array) -> _Heads:
+        quiet, over_idle = (np.exp(-share * sum(user.sessions_seen(t) for user in every)) for t in (limits.times, idle))
+        touches = share * (first + later)
+        more = 1.0 + touches * mean_age + after_later - share * first * mean_age * bias
+        written = np.clip((touches - share * first * bias) / more, 0.0, touches)
+        held = np.clip(written * mean_age, 0.0, 1.0)
+        # found by a turn, it leaves at any time within R: lost if nobody has written it again since
+        gaps = 0.5 * (quiet[1:] + quiet[:-1]) * np.diff(limits.times, axis=0)
+        since = np.concatenate([0.0 * gaps[:1], np.cumsum(gaps, axis=0)])
+        after = 1.0 - (1.0 - written / touches) * since / limits.age
+        lost = [1.0 - held - (limits.age_weight * (m * (after - held)).sum(axis=0)).sum(axis=0) for m in masses]
+        told = share * sum(user.arrival_rate * user.paused_moments[0] * part for user, part in zip(users, lost, strict=True))
+        scale = np.maximum(written - share * first * (1.0 - held), 0.0) / np.maximum(told, 1e-300)
+        found = [np.clip(1.0 - scale * part, 0.0, 1.0) for part in lost]
+        own = [limits.over_idle(over_idle * user.gap.survival(idle)) for user in users]
+        both = [_both(part, 1.0 - gone) for part, gone in zip((held, *found), (limits.over_idle(over_idle), *own), strict=True)]
+        return _Heads(both[0], both[1:], after)
+
+    return of_variant
+
+
+def _both(one: Array, other: Array) -> Array:
+    """Found by two limits: the odds of losing it to either add up, as rates do."""
+    return 1.0 / (1.0 / np.maximum(one, 1e-300) + 1.0 / np.maximum(other, 1e-300) - 1.0)
+
+
+def _writing_rule(limits: Callable[[SessionStream, _Law, Array], _Limits]) -> _Rule:
+    return _Rule(
+        lambda stream, law, factor, usable: _written_context(stream, limits(stream, law, factor), usable),
+        lambda users, law, factor: _written_heads(users, limits(users[0], law, factor)),
+    )
+
+
 def _alone(value: ArrayLike, factor: Array) -> tuple[Array, Array]:
     """A limit that is known: one node."""
     return np.broadcast_to(value, factor.shape)[None], np.ones((1, *factor.shape))
 
 
-# ------------------------------------------------------------------------------------------------------------- rules
-
-
 def fifo_hit_tokens(
     streams: Sequence[SessionStream], capacity: ArrayLike, touch: Touch = "reverse", since: ArrayLike = np.inf
 ) -> HitTokens:
-    """Tokens found per session when contexts leave in the order they were written; hits do not renew them."""
+    """Tokens found per session when contexts leave in the order in which they were written; hits do not renew them.
 
-    def rule(stream: SessionStream, law: _Law, factor: Array) -> _Limits:
-        age = np.minimum(factor * law.age, stream.lifetime)
-        return _Limits(age, law.weight, *_alone(stream.retention, factor), 0.0 * age)
+    Retention counts from the last use, `lifetime` from the writing. since: emptied so long ago [s]; never more than what
+    was used since then. Zero at C = 0; the ceiling, less what retention and lifetime drop, at C = inf.
+    """
 
-    return _hit_tokens(streams, capacity, touch, since, rule)
+    def limits(stream: SessionStream, law: _Law, factor: Array) -> _Limits:
+        return _Limits(np.minimum(factor * law.age, stream.lifetime), law.weight, *_alone(stream.retention, factor))
 
-
-def random_hit_tokens(
-    streams: Sequence[SessionStream], capacity: ArrayLike, touch: Touch = "reverse", since: ArrayLike = np.inf
-) -> HitTokens:
-    """Tokens found per session when any entry may leave, each as likely as the others."""
-
-    def rule(stream: SessionStream, law: _Law, factor: Array) -> _Limits:
-        mean = factor * law.age
-        age = np.minimum(_LONGEST * mean, stream.lifetime)
-        return _Limits(age, law.weight, *_alone(stream.retention, factor), 1.0 / mean)
-
-    return _hit_tokens(streams, capacity, touch, since, rule)
+    return _hit_tokens(streams, capacity, touch, since, _writing_rule(limits))
 
 
 def lru_lifetime_hit_tokens(
     streams: Sequence[SessionStream], capacity: ArrayLike, touch: Touch = "reverse", since: ArrayLike = np.inf
 ) -> HitTokens:
-    """Tokens found per session under LRU when a context is also dropped `lifetime` after it was written."""
+    """Tokens found per session under LRU when a context is also dropped `lifetime` after it was written, used or not.
 
-    def rule(stream: SessionStream, law: _Law, factor: Array) -> _Limits:
+    LRU for an infinite lifetime; a lifetime alone for C = inf. Else as `fifo_hit_tokens`.
+    """
+
+    def limits(stream: SessionStream, law: _Law, factor: Array) -> _Limits:
         idle = np.minimum(factor * law.age, stream.retention)
-        age, alone = _alone(np.minimum(stream.lifetime, _LONGEST * idle[-1]), factor)
-        return _Limits(age, alone, idle, law.weight, 0.0 * age)
+        return _Limits(*_alone(np.minimum(stream.lifetime, 30.0 * idle[-1]), factor), idle, law.weight)
 
-    return _hit_tokens(streams, capacity, touch, since, rule)
+    return _hit_tokens(streams, capacity, touch, since, _writing_rule(limits))
+
+
+# ---------------------------------------------------------------------------------------------------------------- random
+
+
+class _Chance(NamedTuple):
+    """r(x) at times since the last use, and its integral up to each [s]."""
+
+    times: Array
+    there: Array
+    seconds: Array
+
+
+def _chance(law: _Law, factor: Array) -> _Chance:
+    mean = factor * law.age
+    times = _column(_SINCE, factor.ndim) * (law.weight * mean).sum(axis=0)
+    gone = np.exp(-times[:, None] / mean)
+    return _Chance(times, (law.weight * gone).sum(axis=1), (law.weight * mean * (1.0 - gone)).sum(axis=1))
+
+
+def _masses(stream: SessionStream, times: Array) -> Array:
+    """Probability of the pauses at the times, those over the retention at none."""
+    survival = stream.outlasting(times)
+    return pause_weights(survival, average_between(stream.outlasting_integral(times), times), survival[-1])
+
+
+def _memoryless_context(stream: SessionStream, law: _Law, factor: Array, usable: ArrayLike) -> _Context:
+    c, mean = _chance(law, factor), factor * law.age
+    masses = _masses(stream, c.times)
+    most = (law.weight * mean * -np.expm1(-np.minimum(stream.retention / mean, 700.0))).sum(axis=0)
+    waiting = (masses * c.seconds).sum(axis=0) + (1.0 - masses.sum(axis=0)) * most
+    found = (masses * c.there * usable).sum(axis=0)
+    moments = stream.paused_moments[1], stream.finished_moments[1]
+    return _Context(moments[0] * found, moments[0] * waiting + moments[1] * most)
+
+
+def _memoryless_heads(users: Sequence[SessionStream], law: _Law, factor: Array) -> Callable[[Array], _Heads]:
+    c = _chance(law, factor)
+    seen = sum(user.sessions_seen(c.times) for user in users)
+    masses = [_masses(user, c.times) for user in users]
+
+    def of_variant(share: Array) -> _Heads:
+        quiet = np.exp(-share * seen)
+        touched = -np.diff(quiet, axis=0)
+        middle = 0.5 * (c.there[1:] + c.there[:-1])
+        others = np.concatenate([0.0 * quiet[:1], np.cumsum(touched * middle, axis=0)])  # who came since, last
+        after = others + quiet * c.there
+        return _Heads(others[-1], [(m * (after - others[-1])).sum(axis=0) + others[-1] for m in masses], after)
+
+    return of_variant
+
+
+def random_hit_tokens(
+    streams: Sequence[SessionStream], capacity: ArrayLike, touch: Touch = "reverse", since: ArrayLike = np.inf
+) -> HitTokens:
+    """Tokens found per session when any entry may leave, each as likely as the others.
+
+    With many contexts a pause G is bridged with probability E exp(-G / T). Retention counts from the last use. since and
+    limits as `fifo_hit_tokens`. In reverse order a victim loses only as much of its tail as is needed, so large contexts
+    among small ones last longer than told here.
+    """
+    return _hit_tokens(streams, capacity, touch, since, _Rule(_memoryless_context, _memoryless_heads))

@@ -55,6 +55,7 @@ __all__ = [
     "inclusive_capacities",
     "over_rates",
     "paused_survival",
+    "stay_times",
     "working_set_mean",
     "working_set_variance",
 ]
@@ -70,8 +71,8 @@ _SERIES = {"reverse": continuous_series(), "forward": jump_series()}
 # ------------------------------------------------------------------------------------------- integral over the pause
 
 
-def _time_nodes(streams: Sequence[SessionStream], capacity: Array, since: ArrayLike) -> Array:
-    """Zero and `INSTANTS` times around the characteristic time, dense where the hits fall off: W(t) passes C
+def stay_times(streams: Sequence[SessionStream], capacity: Array, count: int) -> Array:
+    """So many times around the characteristic time, (count,) + A, dense where the hits fall off: W(t) passes C
     within about its own relative standard deviation, in log t divided by the slope of its mean."""
     touched = sum(s.arrival_rate * (s.paused_moments[1] + s.finished_moments[1]) for s in streams)
     heads = sum(s.arrival_rate * s.turns.mean * _head_tokens(s) for s in streams)
@@ -83,13 +84,19 @@ def _time_nodes(streams: Sequence[SessionStream], capacity: Array, since: ArrayL
     slope = np.log(np.maximum(later, 1e-200) / np.maximum(mean, 1e-200)) / np.log(1.1)
     spread = np.sqrt(working_set_variance(streams, centre)) / np.maximum(mean, 1e-200)
     width = np.clip(spread / np.maximum(slope, 0.1), 0.03, 1.0)
-    u = np.linspace(-1.0, 1.0, INSTANTS).reshape((-1,) + (1,) * width.ndim)
-    offsets = width * np.sinh(u * np.arcsinh(8.0 / width))
+    u = np.linspace(-1.0, 1.0, count).reshape((-1,) + (1,) * width.ndim)
+    return centre * np.exp(width * np.sinh(u * np.arcsinh(8.0 / width)))
+
+
+def _time_nodes(streams: Sequence[SessionStream], capacity: Array, since: ArrayLike) -> Array:
+    """Zero, `INSTANTS` times around the characteristic time, and the landmarks of the pauses."""
+    steady = stay_times(streams, capacity, INSTANTS)
+    centre = steady[INSTANTS // 2]
     units = [(stream, unit) for stream in streams for unit in stream.windows]
     bends = [level / unit for stream, unit in units for level in (*stream.gap.landmarks, stream.retention, since)]
     bends = [level for level in bends if np.any(np.isfinite(level))]
     bends = [np.where(np.isfinite(level) & (np.asarray(level) > 0.0), level, centre)[None] for level in bends]
-    times = np.sort(np.concatenate([np.zeros((1,) + centre.shape), centre * np.exp(offsets), *bends]), axis=0)
+    times = np.sort(np.concatenate([np.zeros((1,) + centre.shape), steady, *bends]), axis=0)
     # nodes that coincide are set a little apart, so that slopes between neighbours exist
     return times * (1.0 + 1e-7 * np.arange(len(times)).reshape((-1,) + (1,) * centre.ndim))
 
