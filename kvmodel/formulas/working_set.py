@@ -318,9 +318,10 @@ def characteristic_time(streams: Sequence[SessionStream], capacity: ArrayLike) -
     finished sessions alone.
     """
     capacity = np.asarray(capacity, float)
-    touched = sum(s.arrival_rate * (s.paused_moments[1] + s.finished_moments[1]) for s in streams)
-    heads = sum(s.arrival_rate * s.turns.mean * s.prefix.tokens for s in streams if s.prefix is not None)
-    left = sum(s.arrival_rate * s.finished_moments[1] for s in streams)
+    touched = sum(s.window * s.arrival_rate * (s.paused_moments[1] + s.finished_moments[1]) for s in streams)
+    headed = [s for s in streams if s.prefix is not None]
+    heads = sum(s.head_window * s.arrival_rate * s.turns.mean * s.prefix.tokens for s in headed)
+    left = sum(s.window * s.arrival_rate * s.finished_moments[1] for s in streams)
     high = np.log(10.0 * np.maximum(capacity, 1e-200) / np.maximum(left, 1e-100))
     target = np.minimum(capacity, 0.8 * working_set_mean(streams, np.exp(high)))
     low = np.log(np.maximum(target, 1e-200) / np.maximum(touched + heads, 1e-100))
