@@ -105,9 +105,10 @@ def residency(
     """Residency in `tiers` (fast to slow, the GPUs' memory first) while `active_tokens` per instance are in use.
 
     The GPUs' memory is private to an instance, which sees its share of the sessions (returning turns are routed to
-    it); a tier of scope instance likewise; every other tier is one for all instances. The tiers cut one LRU stack:
-    an exclusive chain adds capacities, a tier of an inclusive one holds its own. Hits of a tier are what it adds to
-    the tiers above it. Zero tiers give empty shares.
+    it); a tier of scope instance likewise; every other tier is one for all instances. The tiers cut one stack: an
+    exclusive chain adds capacities, a tier of an inclusive one holds its own. Hits of a tier are what it adds to the
+    tiers above it: exactly so under LRU, approximately under fifo and random, whose caches do not hold what smaller
+    ones do. Zero tiers give empty shares.
     known: filled with each tier's capacity and hits, and looked up when a tier is asked about with the same capacity.
     """
     stacks = stacks_of(case, tiers, active_tokens)
@@ -134,7 +135,7 @@ def residency(
 
 def stacks_of(case: Case, tiers: Sequence[str], active_tokens: Any) -> list[tuple[Any, Any, Any]]:
     """For each tier, fast to slow: tokens one copy of it can hold, share of the sessions that reach it, and tokens of
-    the LRU stack it is a cut of: its own, and in an exclusive chain those above it too."""
+    the stack it is a cut of: its own, and in an exclusive chain those above it too."""
     instances, stacked, found = case.deployment.instances, 0.0, []
     for tier in tiers:
         tokens, single = _own_tokens(case, tier, active_tokens), _per_instance(case, tier)

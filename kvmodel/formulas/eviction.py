@@ -133,7 +133,10 @@ def value_windows(streams: Sequence[SessionStream], capacity: ArrayLike) -> Wind
         worth.append(sum(s.arrival_rate * s.head_value * tokens for s, tokens in mine))
     kept = _knapsack([w + 0.0 * times for w in worth], [h + 0.0 * times for h in held], capacity)
     found = [kept.of(sort, times) for sort in range(len(worth))]
-    context, heads = found[: len(streams)], dict(zip((id(pool) for pool, _ in pools), found[len(streams) :], strict=True))
+    context, heads = (
+        found[: len(streams)],
+        dict(zip((id(pool) for pool, _ in pools), found[len(streams) :], strict=True)),
+    )
     for stream, window in zip(streams, context, strict=True):
         if stream.prefix is not None:
             heads[id(stream.prefix)] = np.maximum(heads[id(stream.prefix)], window)
@@ -142,8 +145,8 @@ def value_windows(streams: Sequence[SessionStream], capacity: ArrayLike) -> Wind
 
 
 def windowed(streams: Sequence[SessionStream], windows: Windows) -> list[SessionStream]:
-    """The streams with the ages of their entries counted in these windows, none below 1e-6 of the longest."""
-    longest = np.maximum(np.max([windows.context, windows.head], axis=(0, 1)), 1e-300)
+    """The streams with the ages of their entries counted in these windows, none below 1e-6 of the longest [s]."""
+    longest = np.maximum(np.max([windows.context, windows.head], axis=(0, 1)), 1e-3)
     units = [np.maximum(part, 1e-6 * longest) for part in windows]
     return [replace(s, window=own, head_window=head) for s, own, head in zip(streams, *units, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Hits where a context leaves some time after it was written, used or not: FIFO, random, a lifetime that hits do not renew.
+"""Hits where a context leaves some time after it was written, used or not: FIFO, random, lifetimes.
 
 How long does an entry stay? LRU keeps a token for as long as the others need to touch what can lie above it:
 P(stay > t) = `reuse.paused_survival`, exact for one context or a million. The other rules stop keeping it when the
@@ -89,8 +89,9 @@ def _stays(streams: Sequence[SessionStream], capacity: ArrayLike, touch: Touch, 
     laws = []
     for part in [*np.where(returning, kept[:n], kept[n : 2 * n]), *kept[2 * n :]]:
         falling = np.minimum.accumulate(part, axis=0)
-        share = np.maximum(falling[0], 1e-12)
-        laws.append(_Law(ages, -np.diff(falling, axis=0, append=0.0) / share, share))
+        share = falling[0]
+        weight = -np.diff(falling, axis=0, append=0.0) / np.maximum(share, 1e-12)
+        laws.append(_Law(ages, np.where(share > 1e-12, weight, 1.0 / len(ages)), share))  # no room: any law will do
     return _Stays(laws[:n], laws[n:])
 
 
@@ -240,7 +241,9 @@ def _cycle(stream: SessionStream, limits: _Limits, usable: ArrayLike = 1.0) -> _
     s = _column(_SERIES.frequency, limits.age.ndim)  # in units of 1/age
     touched, found = (np.tensordot(_DECAY, part, axes=1) for part in (masses, masses * usable))
     late = [np.exp(-s * np.minimum(limit / limits.age, 60.0)) for limit in limits.idle]
-    never = [part * stream.gap.survival(np.minimum(limit, _FOREVER)) for part, limit in zip(late, limits.idle, strict=True)]
+    never = [
+        part * stream.gap.survival(np.minimum(limit, _FOREVER)) for part, limit in zip(late, limits.idle, strict=True)
+    ]
     z, weight = (
         v.reshape(v.shape[:1] + (1,) * (limits.age.ndim - v.ndim) + v.shape[1:]) for v in stream.turns.geometric_parts()
     )
@@ -290,11 +293,16 @@ def _written_heads(users: Sequence[SessionStream], limits: _Limits) -> Callable[
         since = np.concatenate([0.0 * gaps[:1], np.cumsum(gaps, axis=0)])
         after = 1.0 - (1.0 - written / touches) * since / limits.age
         lost = [1.0 - held - (limits.age_weight * (m * (after - held)).sum(axis=0)).sum(axis=0) for m in masses]
-        told = share * sum(user.arrival_rate * user.paused_moments[0] * part for user, part in zip(users, lost, strict=True))
+        told = share * sum(
+            user.arrival_rate * user.paused_moments[0] * part for user, part in zip(users, lost, strict=True)
+        )
         scale = np.maximum(written - share * first * (1.0 - held), 0.0) / np.maximum(told, 1e-300)
         found = [np.clip(1.0 - scale * part, 0.0, 1.0) for part in lost]
         own = [limits.over_idle(over_idle * user.gap.survival(idle)) for user in users]
-        both = [_both(part, 1.0 - gone) for part, gone in zip((held, *found), (limits.over_idle(over_idle), *own), strict=True)]
+        both = [
+            _both(part, 1.0 - gone)
+            for part, gone in zip((held, *found), (limits.over_idle(over_idle), *own), strict=True)
+        ]
         return _Heads(both[0], both[1:], after)
 
     return of_variant
@@ -322,8 +330,8 @@ def fifo_hit_tokens(
 ) -> HitTokens:
     """Tokens found per session when contexts leave in the order in which they were written; hits do not renew them.
 
-    Retention counts from the last use, `lifetime` from the writing. since: emptied so long ago [s]; never more than what
-    was used since then. Zero at C = 0; the ceiling, less what retention and lifetime drop, at C = inf.
+    Retention counts from the last use, `lifetime` from the writing. since: emptied so long ago [s]; never more than
+    what was used since then. Zero at C = 0; the ceiling, less what retention and lifetime drop, at C = inf.
     """
 
     def limits(stream: SessionStream, law: _Law, factor: Array) -> _Limits:
@@ -347,7 +355,7 @@ def lru_lifetime_hit_tokens(
     return _hit_tokens(streams, capacity, touch, since, _writing_rule(limits))
 
 
-# ---------------------------------------------------------------------------------------------------------------- random
+# --------------------------------------------------------------------------------------------------------------- random
 
 
 class _Chance(NamedTuple):
@@ -402,8 +410,8 @@ def random_hit_tokens(
 ) -> HitTokens:
     """Tokens found per session when any entry may leave, each as likely as the others.
 
-    With many contexts a pause G is bridged with probability E exp(-G / T). Retention counts from the last use. since and
-    limits as `fifo_hit_tokens`. In reverse order a victim loses only as much of its tail as is needed, so large contexts
-    among small ones last longer than told here.
+    With many contexts a pause G is bridged with probability E exp(-G / T). Retention counts from the last use; there
+    is no lifetime. since and limits as `fifo_hit_tokens`. In reverse order a victim loses only as much of its tail as
+    is needed, so large contexts among small ones last longer than told here.
     """
     return _hit_tokens(streams, capacity, touch, since, _Rule(_memoryless_context, _memoryless_heads))

@@ -20,6 +20,9 @@ characteristic time.
 
 Shapes: parameters and capacities of study shape A broadcast together; frequencies lead.
 Units: sizes and capacities alike, [tokens] below ([B] works as well).
+Streams with a `window` each are the rule of `eviction.value_aware_hit_tokens`: the same stack with ages counted
+in windows, and times here are such ages.
+
 Holds for: stationary Poisson arrivals of sessions, pauses independent of sizes, LRU over tokens.
 Rates that vary slowly against the characteristic time: put them on an axis and average with `over_rates`;
 the mean rate alone is 0.07-0.11 off. Not for: rates that vary within that time.
@@ -41,6 +44,7 @@ from kvmodel.formulas.working_set import (
     SessionStream,
     SharedPrefix,
     characteristic_time,
+    contexts_held,
     working_set_mean,
     working_set_variance,
 )
@@ -50,6 +54,7 @@ __all__ = [
     "SessionStream",
     "SharedPrefix",
     "characteristic_time",
+    "contexts_held",
     "exclusive_capacities",
     "hit_tokens",
     "inclusive_capacities",
@@ -203,13 +208,14 @@ def paused_survival(
     """Share of the private tokens of a waiting context still held after a pause, shape (streams, pauses) + A.
 
     pause [s] lies along axis 0, shape (pauses,) or (pauses,) + A. At pause zero it is one if the context
-    fits at all; it falls to zero, and is zero beyond the retention time.
+    fits at all; it falls to zero, and is zero beyond the retention time. Where streams have windows, the pause
+    is counted in them.
     """
     shape, depth, s = _frequencies(streams, capacity, touch)
     sharers, share = sharers_at(streams, s, depth, touch), []
     for t in _aligned(np.asarray(pause, float), len(shape)):
         found = found_after(sharers, t, lambda f: _read(touch, f, depth)).private
-        held = [found[id(stream)] * (t <= stream.retention) for stream in streams]
+        held = [found[id(stream)] * (stream.window * t <= stream.retention) for stream in streams]
         kept = [left / np.maximum(s.paused_moments[1], 1e-300) for left, s in zip(held, streams, strict=True)]
         share.append(np.clip(_stack(kept, shape), 0.0, 1.0))
     return np.stack(share, axis=1)

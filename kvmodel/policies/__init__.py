@@ -16,8 +16,8 @@ class Policy(Record):
 
     eviction: Literal[tuple(EVICTIONS)] = "lru"
     """What goes first. lru: the least recently used. fifo: the first written, hits do not renew it. random: any one.
-    value_aware: what is least likely to be worth its room, by prefill saved and law of return. ideal: no rule but a bound,
-    what knowing all pauses would find."""
+    value_aware: what is least likely to be worth its room, by prefill saved and law of return. ideal: no rule but a
+    bound, what knowing all pauses would find."""
     touch: Literal["tail_first", "head_first"] = "tail_first"
     """Which end of a context is evicted first: engines free the tail first, so that a partial prefix survives."""
     chain: Literal["inclusive", "exclusive"] = "inclusive"
@@ -43,7 +43,7 @@ class Policy(Record):
         if self.chain == "exclusive" and (aged or not EVICTIONS[self.eviction].stack):
             names = ", ".join(name for name, rule in EVICTIONS.items() if rule.stack)
             raise ValueError(
-                f"chain: exclusive is modelled under eviction {names} with a renewed retention, where its tiers are cuts "
-                f"of one stack; use chain: inclusive with {'retention_renewed: false' if aged else self.eviction}"
+                f"chain: exclusive is modelled under eviction {names} with a renewed retention, where its tiers are "
+                f"cuts of one stack; use chain: inclusive with {'retention_renewed: false' if aged else self.eviction}"
             )
         return self

@@ -23,7 +23,7 @@ EVICTIONS = {
         ("kvmodel.formulas.reuse", "hit_tokens"), ("kvmodel.formulas.residence", "lru_lifetime_hit_tokens"), stack=True
     ),
     "fifo": Rule(*[("kvmodel.formulas.residence", "fifo_hit_tokens")] * 2),
-    "random": Rule(*[("kvmodel.formulas.residence", "random_hit_tokens")] * 2),
+    "random": Rule(("kvmodel.formulas.residence", "random_hit_tokens")),
     "value_aware": Rule(("kvmodel.formulas.eviction", "value_aware_hit_tokens"), stack=True),
     "ideal": Rule(("kvmodel.formulas.eviction", "ideal_hit_tokens"), stack=True),
 }

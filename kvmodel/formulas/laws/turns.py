@@ -63,8 +63,8 @@ class Turns:
 
 
 def _parts_on_a_circle(beyond: Array) -> tuple[Array, Array]:
-    """Geometric parts of P(K > k), k < n on axis 0: discrete Fourier transform on a circle so far inside the unit circle
-    that the copies of the table at k >= n are 1e-6 of it."""
+    """Geometric parts of P(K > k), k < n on axis 0: its discrete Fourier transform on a circle so far inside the unit
+    one that the copies of the table at k >= n are 1e-6 of it."""
     k = np.arange(len(beyond))
     ratio = 10.0 ** (-6.0 / len(beyond)) * np.exp(2.0j * np.pi * k / len(beyond))
     weight = np.tensordot(ratio[:, None] ** -k, beyond, axes=1) / len(beyond)
