@@ -1,4 +1,4 @@
-"""Stays that hits do not renew: against renewal sequences worked out turn by turn, independent objects, LRU, and laws."""
+"""Stays that hits do not renew: renewal sequences turn by turn, independent objects, LRU, and laws."""
 
 from __future__ import annotations
 
@@ -137,7 +137,9 @@ def test_arrays_equal_scalars():
             assert np.allclose(both.prefix[:, k], one.prefix, rtol=1e-3)
 
 
-@pytest.mark.parametrize("turns", [GeometricTurns(5.0), FixedTurns(7), FixedTurns(1), TabulatedTurns([3.0, 0.0, 1.0, 2.0])])
+@pytest.mark.parametrize(
+    "turns", [GeometricTurns(5.0), FixedTurns(7), FixedTurns(1), TabulatedTurns([3.0, 0.0, 1.0, 2.0])]
+)
 def test_any_number_of_turns_is_a_mixture_of_geometric_ones(turns):
     ratio_, weight = turns.geometric_parts()
     k = np.arange(7)
