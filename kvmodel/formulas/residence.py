@@ -51,12 +51,12 @@ __all__ = ["fifo_hit_tokens", "lru_lifetime_hit_tokens", "random_hit_tokens"]
 
 Array = NDArray[Any]
 _SERIES = jump_series(32)
-_PART = np.concatenate([[0.0], np.geomspace(2e-3, 1.0, 48)])  # of an age: pauses are resolved to 14 %
+_PART = np.concatenate([[0.0], np.geomspace(2e-3, 1.0, 34)])  # of an age: pauses are resolved to 21 %
 _DECAY = np.exp(-np.multiply.outer(_SERIES.frequency, _PART))
 _AGES = 13  # of the law of a stay
 _SINCE = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 72)])  # of a stay: times since a use that matter to random
 _FOREVER = 1e150  # [s]
-_FACTORS = (0.1, 300.0)  # a stay over that of LRU
+_FACTORS = (0.2, 60.0)  # a stay over that of LRU
 
 
 # ----------------------------------------------------------------------------------------------- the law of LRU's stay
@@ -181,7 +181,7 @@ def _hit_tokens(
         return np.log(np.maximum(_found(streams, stays, rule, np.exp(log_factor)).held, 1e-300) / target)
 
     low, high = (np.full(shape, np.log(end)) for end in _FACTORS)
-    found = _found(streams, stays, rule, np.exp(crossing(over, low, high, steps=8)))
+    found = _found(streams, stays, rule, np.exp(crossing(over, low, high, steps=7)))
     recent = reused_within(streams, since)
     whole = [0.0 if s.prefix is None else s.prefix.tokens * s.turns.mean for s in streams]
     some = np.broadcast_to(np.asarray(capacity) > 0.0, shape)
@@ -235,9 +235,8 @@ def _pauses(stream: SessionStream, limits: _Limits) -> Array:
     return pause_weights(outlasting, between, outlasting[-1])
 
 
-def _cycle(stream: SessionStream, limits: _Limits, usable: ArrayLike = 1.0) -> _Cycle:
-    """usable: chance that a turn may use the entry at all (its head is there), after pauses of the grid."""
-    masses = _pauses(stream, limits)
+def _cycle(stream: SessionStream, limits: _Limits, masses: Array, usable: ArrayLike = 1.0) -> _Cycle:
+    """masses: `_pauses`. usable: chance that a turn may use the entry (its head is there), after each of them."""
     s = _column(_SERIES.frequency, limits.age.ndim)  # in units of 1/age
     touched, found = (np.tensordot(_DECAY, part, axes=1) for part in (masses, masses * usable))
     late = [np.exp(-s * np.minimum(limit / limits.age, 60.0)) for limit in limits.idle]
@@ -256,7 +255,7 @@ def _cycle(stream: SessionStream, limits: _Limits, usable: ArrayLike = 1.0) -> _
 
 
 def _written_context(stream: SessionStream, limits: _Limits, usable: ArrayLike) -> _Context:
-    c = _cycle(stream, limits, usable)
+    c = _cycle(stream, limits, _pauses(stream, limits), usable)
     written = 1.0 / ((1.0 - c.ratio) * c.turns)
     later = c.ratio * (c.turns - (1.0 - c.ratio) * c.turns_slope) * written**2
     first, step = stream.first.mean, stream.step.mean
@@ -271,19 +270,20 @@ def _written_heads(users: Sequence[SessionStream], limits: _Limits) -> Callable[
     first = sum(user.arrival_rate for user in users)
     later = sum(user.arrival_rate * user.paused_moments[0] for user in users)
     unlimited = limits._replace(idle=np.full_like(limits.idle, np.inf))
+    masses = [_pauses(user, unlimited) for user in users]
     after_first, after_any = 0.0, 0.0
-    for user in users:
-        cycle = _cycle(user, unlimited)
+    for user, each in zip(users, masses, strict=True):
+        cycle = _cycle(user, unlimited, each)
         more = cycle.turns - 1.0
         after_first = after_first + user.arrival_rate / first * cycle.over_parts(more)
         after_any = after_any + user.arrival_rate * cycle.over_parts(more / (1.0 - cycle.ratio))
     after_later = (after_any - first * after_first) / np.maximum(later, 1e-300)
     bias, mean_age = after_first - after_later, (limits.age_weight * limits.age).sum(axis=0)
     every, idle = [replace(user, retention=np.inf) for user in users], np.minimum(limits.idle, _FOREVER)
-    masses = [_pauses(user, unlimited) for user in users]
+    seen, seen_idle = (sum(user.sessions_seen(t) for user in every) for t in (limits.times, idle))
 
     def of_variant(share: Array) -> _Heads:
-        quiet, over_idle = (np.exp(-share * sum(user.sessions_seen(t) for user in every)) for t in (limits.times, idle))
+        quiet, over_idle = np.exp(-share * seen), np.exp(-share * seen_idle)
         touches = share * (first + later)
         more = 1.0 + touches * mean_age + after_later - share * first * mean_age * bias
         written = np.clip((touches - share * first * bias) / more, 0.0, touches)

@@ -7,12 +7,17 @@ import pytest
 
 from kvmodel.analyses import capacity, reuse_detail
 from kvmodel.analyses.plan import tiers_of
+from kvmodel.analyses.reuse import streams_of
 from kvmodel.analyses.serving import load_of
 from kvmodel.analyses.traffic import traffic_of
 from kvmodel.system.case import Case
 from tests.studies import study
 
 SMALL = {"tiers__dram__capacity": "64 GiB", "tiers__nvme__count": 1, "tiers__nvme__capacity": "100 GB"}
+ONCE = {
+    "kind": "sessions", "arrivals": "0.5 /s", "first_tokens": "3k tokens", "new_tokens": "10 tokens",
+    "output_tokens": "100 tokens", "turns": 1, "pauses": {"none": {"share": 1, "exponential": {"mean": "10 s"}}},
+}  # fmt: skip
 DAY = [{"share": 0.3, "factor": 2.0}, {"share": 0.7, "factor": 0.5}]
 
 
@@ -100,3 +105,37 @@ def test_ideal_eviction_bounds_lru_and_says_that_it_is_a_bound():
     lru, (case, load) = loaded()[1], loaded(policy__eviction="ideal")
     assert resident(lru) <= resident(load) + 0.004
     assert "upper bound" in reuse_detail.reuse_flags(case, load)[0]
+
+
+@pytest.mark.parametrize(("rule", "error"), [("fifo", "0.051"), ("random", "0.074"), ("value_aware", "0.02")])
+def test_rules_with_an_error_of_their_own_say_it_with_the_contexts_held(rule, error):
+    case, load = loaded(policy__eviction=rule, tiers__dram__capacity="8 GiB", workload__chat__turns=6)
+    (told,) = (flag for flag in reuse_detail.reuse_flags(case, load) if "contexts" in flag)
+    assert told.startswith(f"{rule} eviction: ") and told.endswith(f"up to {error} off") and "shared prefix" in told
+
+
+def test_tiers_without_a_common_stack_and_lifetimes_are_doubted():
+    assert any("in 3 tiers" in flag for flag in reuse_detail.reuse_flags(*loaded(policy__eviction="fifo")))
+    assert not any("tiers" in flag for flag in reuse_detail.reuse_flags(*loaded(policy__eviction="value_aware")))
+    aged = loaded(policy__retention="10 min", policy__retention_renewed=False)
+    assert "not renewed" in reuse_detail.reuse_flags(*aged)[0]
+
+
+def test_survival_is_told_where_it_depends_on_the_pause_alone():
+    assert reuse_detail.survival_curve(*loaded(policy__eviction="fifo"), "all_tiers") is None
+    case, load = loaded(policy__eviction="value_aware", workload__batch=ONCE)
+    chat = [a for a in reuse_detail.survival_curve(case, load, "all_tiers").answers if a.population == "chat"]
+    plain = [a for a in reuse_detail.survival_curve(*loaded(workload__batch=ONCE), "all_tiers").answers
+             if a.population == "chat"]  # fmt: skip
+    # what never returns gives its room to what does
+    assert chat[0].value[20] > plain[0].value[20]
+
+
+def test_value_aware_counts_what_a_token_saves():
+    """A token behind a longer prompt saves more attention, so it is worth more."""
+    case, load = loaded(policy__eviction="value_aware", workload__batch=ONCE, model__preset="llama-3.1-70b",
+                        deployment__tensor_parallel=2)  # fmt: skip
+    streams = streams_of(case, load.traffic)
+    worth = {t.name: (float(s.value), float(s.head_value)) for t, s in zip(load.traffic, streams, strict=True)}
+    assert worth["chat"][0] > worth["chat"][1] > 0
+    assert all(s.value == 1.0 for s in streams_of(loaded()[0], loaded()[1].traffic))

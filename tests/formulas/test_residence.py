@@ -39,7 +39,7 @@ def turns_that_write(within: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("turns", [FixedTurns(9), TabulatedTurns([1.0, 0.0, 3.0, 2.0, 0.0, 5.0]), GeometricTurns(4.0)])
 def test_a_lifetime_alone_is_a_renewal_sequence(rule, turns):
     """Room for everything and exponential pauses: n of them fit into R with the probability of an Erlang law. The
-    inverse transform is blurred over 3 % of R, and pauses are resolved to 14 % of it."""
+    inverse transform is blurred over 3 % of R, and pauses are resolved to a fifth."""
     stream = SessionStream(0.1, Constant(100.0), Constant(30.0), turns, Exponential(20.0), lifetime=70.0)
     n = np.arange(1, 120)
     writes = turns_that_write(np.concatenate([[1.0], gammainc(n, 70.0 / 20.0)]))
