@@ -34,7 +34,7 @@ Shapes: study shape A trails; parts of the turns, frequencies, ages lead. Tokens
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -45,7 +45,14 @@ from kvmodel.formulas.laplace_inversion import jump_series
 from kvmodel.formulas.laws import Constant, FixedTurns
 from kvmodel.formulas.pause_integral import average_between, pause_weights
 from kvmodel.formulas.reuse import HitTokens, Touch, paused_survival, stay_times
-from kvmodel.formulas.working_set import SessionStream, crossing, reused_within, shared_pools, variant_groups
+from kvmodel.formulas.working_set import (
+    SessionStream,
+    SharedPrefix,
+    crossing,
+    reused_within,
+    shared_pools,
+    variant_groups,
+)
 
 __all__ = ["fifo_hit_tokens", "lru_lifetime_hit_tokens", "random_hit_tokens"]
 
@@ -55,7 +62,7 @@ _PART = np.concatenate([[0.0], np.geomspace(2e-3, 1.0, 34)])  # of an age: pause
 _DECAY = np.exp(-np.multiply.outer(_SERIES.frequency, _PART))
 _AGES = 13  # of the law of a stay
 _SINCE = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 72)])  # of a stay: times since a use that matter to random
-_FOREVER = 1e150  # [s]
+_SOON, _FOREVER = 1e-9, 1e150  # [s]
 _FACTORS = (0.2, 60.0)  # a stay over that of LRU
 
 
@@ -78,7 +85,8 @@ class _Stays(NamedTuple):
 def _stays(streams: Sequence[SessionStream], capacity: ArrayLike, touch: Touch, shape: tuple[int, ...]) -> _Stays:
     """Survival of probes that nobody else feels: sessions of no rate that come back to their contexts or to a head."""
     lasting = [replace(s, retention=np.inf) for s in streams]
-    later = np.broadcast_to(stay_times(lasting, np.broadcast_to(capacity, shape), _AGES), (_AGES, *shape))
+    later = np.maximum(stay_times(lasting, np.broadcast_to(capacity, shape), _AGES), _SOON)
+    later = np.broadcast_to(later, (_AGES, *shape))
     edges = np.concatenate([1e-6 * later[:1], later])
     ages = np.concatenate([0.5 * (edges[:-1] + edges[1:]), 1.3 * edges[-1:]])
     once = [replace(s, arrival_rate=0.0, turns=FixedTurns(2), agents=None) for s in lasting]
@@ -109,7 +117,8 @@ def _lru_held(streams: Sequence[SessionStream], stays: _Stays) -> Array:
     return total
 
 
-def _groups(pool: Any, ndim: int) -> Any:
+def _groups(pool: SharedPrefix, ndim: int) -> Iterable[tuple[Array, Array]]:
+    """Share and number of the variants of each group, the study axes behind."""
     return zip(*(variant_groups(v, ndim) for v in (pool.share, pool.count)), strict=True)
 
 

@@ -118,7 +118,7 @@ def _loss(sharers: Sharers, streams: Sequence[SessionStream], t: Array) -> Array
         else:
             running = rate * paused * (context.paused + context.finished) / stream.agents
             older = rate * (finished - paused) * context.finished / stream.agents
-            total = total + np.maximum(stream.agents - 1.0, 0.0) * (older - np.log(1.0 - running))
+            total = total + np.maximum(stream.agents - 1.0, 0.0) * (older - np.log(1.0 - running + 1e-200))
     return total
 
 

@@ -22,7 +22,7 @@ DAY = [{"share": 0.3, "factor": 2.0}, {"share": 0.7, "factor": 0.5}]
 
 
 def loaded(**changes):
-    case = Case.model_validate(study(**SMALL, **changes).case_data)
+    case = Case.model_validate(study(**{**SMALL, **changes}).case_data)
     return case, load_of(case, tiers_of(case, "all_tiers"), traffic_of(case, capacity.granularity(case)))
 
 
@@ -107,11 +107,15 @@ def test_ideal_eviction_bounds_lru_and_says_that_it_is_a_bound():
     assert "upper bound" in reuse_detail.reuse_flags(case, load)[0]
 
 
-@pytest.mark.parametrize(("rule", "error"), [("fifo", "0.051"), ("random", "0.074"), ("value_aware", "0.02")])
-def test_rules_with_an_error_of_their_own_say_it_with_the_contexts_held(rule, error):
-    case, load = loaded(policy__eviction=rule, tiers__dram__capacity="8 GiB", workload__chat__turns=6)
+@pytest.mark.parametrize(
+    ("rule", "tier", "error"), [("fifo", "dram", 0.085), ("random", "nvme", 0.085), ("value_aware", "dram", 0.17)]
+)
+def test_rules_with_an_error_of_their_own_say_it_with_the_contexts_held(rule, tier, error):
+    """8 GiB hold 61,000 tokens of 131,072 bytes: three heads and contexts that spread as they do. The tier named is that
+    with the largest error in the table of the page on reuse."""
+    case, load = loaded(policy__eviction=rule, tiers__dram__capacity="8 GiB")
     (told,) = (flag for flag in reuse_detail.reuse_flags(case, load) if "contexts" in flag)
-    assert told.startswith(f"{rule} eviction: ") and told.endswith(f"up to {error} off") and "shared prefix" in told
+    assert told.startswith(f"{rule} eviction: {tier} holds ") and told.endswith(f"shared prefix: up to {error} off")
 
 
 def test_tiers_without_a_common_stack_and_lifetimes_are_doubted():
