@@ -111,7 +111,7 @@ def test_ideal_eviction_bounds_lru_and_says_that_it_is_a_bound():
     ("rule", "tier", "error"), [("fifo", "dram", 0.085), ("random", "nvme", 0.085), ("value_aware", "dram", 0.17)]
 )
 def test_rules_with_an_error_of_their_own_say_it_with_the_contexts_held(rule, tier, error):
-    """8 GiB hold 61,000 tokens of 131,072 bytes: three heads and contexts that spread as they do. The tier named is that
+    """8 GiB hold 65,536 tokens of 131,072 bytes, few contexts of the spread they have. The tier named is that
     with the largest error in the table of the page on reuse."""
     case, load = loaded(policy__eviction=rule, tiers__dram__capacity="8 GiB")
     (told,) = (flag for flag in reuse_detail.reuse_flags(case, load) if "contexts" in flag)
