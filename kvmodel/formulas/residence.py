@@ -61,7 +61,7 @@ _SERIES = jump_series(32)
 _PART = np.concatenate([[0.0], np.geomspace(2e-3, 1.0, 34)])  # of an age: pauses are resolved to 21 %
 _DECAY = np.exp(-np.multiply.outer(_SERIES.frequency, _PART))
 _AGES = 13  # of the law of a stay
-_SINCE = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 72)])  # of a stay: times since a use that matter to random
+_SINCE = np.concatenate([[0.0], np.geomspace(1e-4, 1e4, 90)])  # of a stay: times since a use that matter to random
 _SOON, _FOREVER = 1e-9, 1e150  # [s]
 _FACTORS = (0.2, 60.0)  # a stay over that of LRU
 
@@ -377,7 +377,7 @@ class _Chance(NamedTuple):
 
 def _chance(law: _Law, factor: Array) -> _Chance:
     mean = factor * law.age
-    times = _column(_SINCE, factor.ndim) * (law.weight * mean).sum(axis=0)
+    times = _column(_SINCE, factor.ndim) * mean[_AGES // 2]  # the same for contexts and heads
     gone = np.exp(-times[:, None] / mean)
     return _Chance(times, (law.weight * gone).sum(axis=1), (law.weight * mean * (1.0 - gone)).sum(axis=1))
 
