@@ -405,13 +405,19 @@ def _memoryless_heads(users: Sequence[SessionStream], law: _Law, factor: Array) 
 
     def of_variant(share: Array) -> _Heads:
         quiet = np.exp(-share * seen)
-        touched = -np.diff(quiet, axis=0)
-        middle = 0.5 * (c.there[1:] + c.there[:-1])
-        others = np.concatenate([0.0 * quiet[:1], np.cumsum(touched * middle, axis=0)])  # who came since, last
+        between = _steady(quiet)
+        last = (quiet[:-1] - between) * c.there[:-1] + (between - quiet[1:]) * c.there[1:]
+        others = np.concatenate([0.0 * quiet[:1], np.cumsum(last, axis=0)])  # who came since, the last of them
         after = others + quiet * c.there
         return _Heads(others[-1], [(m * (after - others[-1])).sum(axis=0) + others[-1] for m in masses], after)
 
     return of_variant
+
+
+def _steady(survival: Array) -> Array:
+    """Mean between two times of what falls exponentially between them."""
+    step = -np.diff(np.log(np.maximum(survival, 1e-300)), axis=0)
+    return survival[:-1] * np.where(step > 1e-9, -np.expm1(-step) / np.maximum(step, 1e-9), 1.0)
 
 
 def random_hit_tokens(
