@@ -19,6 +19,7 @@ from kvmodel.formulas.eviction import (
 from kvmodel.formulas.laws import Constant, Exponential, FixedTurns, GeometricTurns, Lognormal, Mixture
 from kvmodel.formulas.residence import fifo_hit_tokens, random_hit_tokens
 from kvmodel.formulas.reuse import SessionStream, SharedPrefix, hit_tokens
+from kvmodel.formulas.working_set import characteristic_time, working_set_mean
 
 HEADS = SharedPrefix.zipf(4_000.0, 40, 0.9)
 
@@ -108,15 +109,17 @@ def test_what_never_returns_is_not_kept_and_what_is_worth_more_is_kept_longer():
     assert np.all(heads.head >= heads.context) and np.all(heads.head[0] == heads.head[1])
 
 
-def test_one_population_is_lru_in_any_unit_of_time():
+@pytest.mark.parametrize("unit", [1e-3, 3_600.0])
+def test_one_population_is_lru_in_any_unit_of_time(unit):
     capacity = np.geomspace(1e4, 1e6, 7)
     lru = hit_tokens([SLOW], capacity)
     assert np.allclose(value_aware_hit_tokens([SLOW], capacity).private, lru.private, rtol=1e-4)
-    hours = hit_tokens([replace(SLOW, window=3_600.0, prefix=HEADS, head_window=3_600.0)], capacity)
-    seconds = hit_tokens([replace(SLOW, prefix=HEADS)], capacity)
-    assert np.allclose(hours.private, seconds.private, rtol=1e-4) and np.allclose(
-        hours.prefix, seconds.prefix, rtol=1e-4
-    )
+    seconds, others = replace(SLOW, prefix=HEADS), replace(SLOW, window=unit, prefix=HEADS, head_window=unit)
+    here, there = hit_tokens([seconds], capacity), hit_tokens([others], capacity)
+    assert np.allclose(there.private, here.private, rtol=1e-4) and np.allclose(there.prefix, here.prefix, rtol=1e-4)
+    time = characteristic_time([others], capacity)
+    assert np.allclose(working_set_mean([others], time), capacity, rtol=1e-5)
+    assert np.allclose(time * unit, characteristic_time([seconds], capacity), rtol=1e-5)
 
 
 def test_value_aware_finds_more_than_lru_where_populations_differ():

@@ -62,6 +62,13 @@ def test_few_contexts_are_as_far_off_as_told(rule, stream, bar):
     assert_within(bar, closed([stream], capacity), log, [stream])
 
 
+def test_a_context_behind_a_lost_head_is_lost():
+    """Forty contexts held; were they found without their heads, the closed form would be 0.04 above."""
+    stream = replace(HEADED, arrival_rate=1.0)
+    log = simulate_policy([stream], 5e5, 1.5e4, 3, Fifo)
+    assert_within(0.017, fifo_hit_tokens([stream], np.array([5e5])), log, [stream])
+
+
 @pytest.mark.parametrize("prefix", [None, HEADS], ids=["own contexts", "on heads"])
 def test_value_aware_windows_find_what_is_told(prefix):
     """Windows go to the simulator as they are; more than twenty contexts from the second capacity on."""
