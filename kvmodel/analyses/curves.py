@@ -43,7 +43,7 @@ def curves_of(case: Case, arm: str, for_drawing: bool = False) -> dict[str, Curv
         load = load_of(case, tiers_of(case, arm), traffic_of(case, capacity.granularity(case)))
         curves["survival"] = reuse_detail.survival_curve(case, load, arm)
         curves["warm_up"] = reuse_detail.warm_up_curve(case, load, arm)
-    return curves
+    return {name: curve for name, curve in curves.items() if curve is not None}
 
 
 def capacity_curve(case: Case, tier: str, arm: str, for_drawing: bool = False) -> Curve:

@@ -14,6 +14,7 @@ import numpy as np
 
 from kvmodel.analyses.admitted import Admitted, at_tier, taken_share
 from kvmodel.analyses.capacity import fixed_tokens, hbm_pool, stored_bytes_per_token, tier_tokens
+from kvmodel.analyses.timing import prefill_terms
 from kvmodel.analyses.traffic import Traffic
 from kvmodel.formulas import laws, reuse
 from kvmodel.formulas.varying_rates import RatePaths, burst_rates, hit_tokens_at_one_window, level_rates
@@ -46,9 +47,11 @@ def streams_of(case: Case, traffic: Sequence[Traffic], share: Any = 1.0) -> list
     heads: dict[str, reuse.SharedPrefix] = {}
     streams = []
     retention = np.inf if case.policy.retention is None else np.asarray(case.policy.retention, float)
+    limit = {"retention" if case.policy.retention_renewed else "lifetime": retention}
     for population in traffic:
         head = _last_head(population, case.policy.pinned, heads)
         agents = population.sessions.agents
+        value, head_value = _worth(case, population)
         streams.append(
             reuse.SessionStream(
                 arrival_rate=population.arrivals * share,
@@ -56,10 +59,12 @@ def streams_of(case: Case, traffic: Sequence[Traffic], share: Any = 1.0) -> list
                 step=population.step,
                 turns=population.sessions.turns_law,
                 gap=population.sessions.gap_law,
-                retention=retention,
                 prefix=head,
                 agents=None if agents is None else np.asarray(agents, float) * share,
                 deleted=population.sessions.deleted,
+                value=value,
+                head_value=head_value,
+                **limit,
             )
         )
     return streams
@@ -86,6 +91,15 @@ def _last_head(
     return last
 
 
+def _worth(case: Case, population: Traffic) -> tuple[Any, Any]:
+    """Prefill seconds that a token found saves, of a session's own context and of the head before it; ones where the
+    rule does not ask."""
+    if case.policy.eviction != "value_aware":
+        return 1.0, 1.0
+    terms, head, own = prefill_terms(case), population.prefix_tokens, np.maximum(population.context.mean, 1.0)
+    return (terms.saved(head + own) - terms.saved(head)) / own, terms.saved(head) / np.maximum(head, 1.0)
+
+
 def pinned_tokens(case: Case, traffic: Sequence[Traffic]) -> dict[str, Any]:
     """Tokens that each pinned prefix takes from every stack it is kept in, all its variants and copies [tokens]."""
     held: dict[str, Any] = {}
@@ -108,9 +122,10 @@ def residency(
     """Residency in `tiers` (fast to slow, the GPUs' memory first) while `active_tokens` per instance are in use.
 
     The GPUs' memory is private to an instance, which sees its share of the sessions (returning turns are routed to
-    it); a tier of scope instance likewise; every other tier is one for all instances. The tiers cut one LRU stack:
-    an exclusive chain adds capacities, a tier of an inclusive one holds its own. Hits of a tier are what it adds to
-    the tiers above it. Zero tiers give empty shares.
+    it); a tier of scope instance likewise; every other tier is one for all instances. The tiers cut one stack: an
+    exclusive chain adds capacities, a tier of an inclusive one holds its own. Hits of a tier are what it adds to the
+    tiers above it: exactly so under LRU, approximately under fifo and random, whose caches do not hold what smaller
+    ones do. Zero tiers give empty shares.
     known: filled with each tier's capacity and hits, and looked up when a tier is asked about with the same capacity.
     admitted: what is let into tiers that wear, by population; the case's own rule when absent.
     """
@@ -139,7 +154,7 @@ def residency(
 
 def stacks_of(case: Case, tiers: Sequence[str], active_tokens: Any) -> list[tuple[Any, Any, Any]]:
     """For each tier, fast to slow: tokens one copy of it can hold, share of the sessions that reach it, and tokens of
-    the LRU stack it is a cut of: its own, and in an exclusive chain those above it too."""
+    the stack it is a cut of: its own, and in an exclusive chain those above it too."""
     instances, stacked, found = case.deployment.instances, 0.0, []
     for tier in tiers:
         tokens, single = _own_tokens(case, tier, active_tokens), _per_instance(case, tier)
@@ -192,7 +207,7 @@ def hit_shares(
     axes = max(case.axes, np.ndim(capacity), np.ndim(since))
     room = np.reshape(room, (1,) * (axes - np.ndim(room)) + np.shape(room))
     streams = [replace(s, rates=_rate_paths(t.sessions, s, room)) for t, s in zip(traffic, streams, strict=True)]
-    rule = eviction_rule(case.policy.eviction)
+    rule = eviction_rule(case.policy.eviction, case.policy.retention_renewed)
     if rule is not reuse.hit_tokens:
         rule = partial(hit_tokens_at_one_window, rule)
     hits = rule(streams, room, touch, since)

@@ -16,8 +16,6 @@ from kvmodel.analyses.serving import Load
 from kvmodel.formulas.reuse import STATED_ERROR
 from kvmodel.system.case import Case
 
-CLOSED_FORM = f"closed form, within {STATED_ERROR} of simulation for stationary Poisson sessions"
-
 
 def chain(case: Case, load: Load, arm: str) -> Iterator[Answer]:
     """The chain as shares of all prompt tokens; parts by tier and by population, which sum to the totals."""
@@ -39,7 +37,7 @@ def chain(case: Case, load: Load, arm: str) -> Iterator[Answer]:
         "resident",
         resident.sum(axis=0) / prompt,
         "share of prompt tokens found in some tier",
-        ((CLOSED_FORM,) if load.tiers else ()) + reuse_detail.reuse_flags(case, load) + _crowded(load),
+        ((_closed_form(case),) if load.tiers else ()) + reuse_detail.reuse_flags(case, load) + _crowded(load),
     )
     yield told(
         "timely",
@@ -62,6 +60,16 @@ def chain(case: Case, load: Load, arm: str) -> Iterator[Answer]:
             "share of this population's own reusable tokens that is resident",
             population=name,
         )
+
+
+def _closed_form(case: Case) -> str:
+    """With the error promised, unless the rule of eviction has its own."""
+    exact = case.policy.eviction not in reuse_detail.RULE_ERRORS and case.policy.retention_renewed
+    return (
+        f"closed form, within {STATED_ERROR} of simulation for stationary Poisson sessions"
+        if exact
+        else "closed form for stationary Poisson sessions"
+    )
 
 
 def _crowded(load: Load) -> tuple[str, ...]:

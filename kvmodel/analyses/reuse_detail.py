@@ -28,6 +28,8 @@ from kvmodel.analyses.reuse import (
 from kvmodel.analyses.serving import Load
 from kvmodel.analyses.traffic import Traffic, traffic_of
 from kvmodel.formulas import reuse
+from kvmodel.formulas.eviction import value_windows, windowed
+from kvmodel.policies.eviction import EVICTIONS
 from kvmodel.system.case import Case
 from kvmodel.units import DAY
 
@@ -38,19 +40,54 @@ WARM = 0.9
 FEWEST_AGENTS = 3
 ROUNDING = 1e-6
 """Shares below it are differences of single precision."""
+CONTEXTS = (2.0, 6.0, 20.0, np.inf)
+RULE_ERRORS = {
+    "fifo": ((0.06, 0.033, 0.048, 0.011), (0.16, 0.085, 0.051, 0.036), (0.16, 0.094, 0.09, 0.11)),
+    "random": ((0.057, 0.055, 0.041, 0.011), (0.067, 0.06, 0.084, 0.085), (0.1, 0.12, 0.12, 0.085)),
+    "value_aware": ((0.013, 0.013, 0.02, 0.004), (0.33, 0.17, 0.02, 0.014), (0.33, 0.17, 0.046, 0.031)),
+}
+"""Largest difference from simulation while fewer contexts are held than CONTEXTS: one kind of session, one with a
+shared prefix, several kinds (docs/reuse.md)."""
+LIFETIME_ERROR = 0.07
+CHAIN_ERROR = 0.05
 
 
 def reuse_flags(case: Case, load: Load) -> tuple[str, ...]:
     """Reasons to doubt the resident share of an arm, each with the error to expect; none where it is exact to 0.004."""
     if not load.tiers:
         return ()
-    return (*_shape_flags(case, load), *_rate_flags(load))
+    return (*_rule_flags(case, load), *_shape_flags(case, load), *_rate_flags(load))
+
+
+def _rule_flags(case: Case, load: Load) -> Iterator[str]:
+    """What the rule of eviction costs in certainty, with the contexts held where the error is largest."""
+    policy = case.policy
+    if policy.eviction == "ideal":
+        yield "ideal eviction: an upper bound that knows every pause beforehand, not a rule that can be run"
+    if not policy.retention_renewed:
+        yield f"retention not renewed by hits: up to {LIFETIME_ERROR} off where capacity limits the stay as well"
+    if policy.eviction in RULE_ERRORS:
+        shared, several = any(t.prefixes for t in load.traffic), len(load.traffic) > 1
+        errors = RULE_ERRORS[policy.eviction][2 if several else int(shared)]
+        worst = []
+        for tier, (_, share, capacity) in zip(load.tiers, stacks_of(case, load.tiers, load.active_tokens), strict=True):
+            held = reuse.contexts_held(streams_of(case, load.traffic, share), capacity)
+            fewest = float(np.min(np.where(np.asarray(capacity) > 0.0, held, np.inf)))
+            error = errors[int(np.searchsorted(CONTEXTS[:-1], fewest, side="right"))]
+            worst.append((error if np.isfinite(fewest) else 0.0, tier, fewest))  # no room, no doubt
+        error, tier, fewest = max(worst)
+        if error > reuse.STATED_ERROR:
+            kind = "several kinds of session" if several else "sessions on a shared prefix" if shared else "one kind"
+            yield f"{policy.eviction} eviction: {tier} holds {fewest:.3g} contexts of {kind}: up to {error} off"
+    if not EVICTIONS[policy.eviction].stack and len(load.tiers) > 1:
+        yield (
+            f"{policy.eviction} eviction in {len(load.tiers)} tiers: each has the rule to itself, and what a lower one "
+            f"adds is the difference; it may find up to {CHAIN_ERROR} more"
+        )
 
 
 def _shape_flags(case: Case, load: Load) -> Iterator[str]:
     policy = case.policy
-    if policy.eviction == "ideal":
-        yield "ideal eviction: an upper bound that knows every pause beforehand, not a rule that can be run"
     if policy.touch == "head_first" and any(
         np.any((t.first.variance <= 0) & (t.step.variance <= 0)) for t in load.traffic
     ):
@@ -139,14 +176,21 @@ def _block_ratio(o: Outcomes, found: Any, size: Any) -> Any:
     return np.sum(o.share * found / size, axis=0) / np.sum(o.share * (o.prompt / size + partial), axis=0)
 
 
-def survival_curve(case: Case, load: Load, arm: str) -> Curve:
-    """Share of a waiting context that is still held after a pause, by population, down to each tier."""
+def survival_curve(case: Case, load: Load, arm: str) -> Curve | None:
+    """Share of a waiting context that is still held after a pause, by population, down to each tier; None under rules
+    by which it depends on more than the pause."""
+    if case.policy.eviction not in ("lru", "value_aware") or not case.policy.retention_renewed:
+        return None
     pauses = PAUSES.reshape((-1,) + (1,) * case.axes)
     answers: list[Answer] = []
     held: Any = 0.0
     for tier, (_, share, capacity) in zip(load.tiers, stacks_of(case, load.tiers, load.active_tokens), strict=True):
         streams = streams_of(case, load.traffic, share)
-        held = np.maximum(held, reuse.paused_survival(streams, capacity, pauses, TOUCH[case.policy.touch]))
+        if case.policy.eviction == "value_aware":
+            streams = windowed(streams, value_windows(streams, capacity))
+        touch = TOUCH[case.policy.touch]
+        each = [reuse.paused_survival(streams, capacity, pauses / s.window, touch)[i] for i, s in enumerate(streams)]
+        held = np.maximum(held, np.stack(each))
         definition = "share of a waiting context still held in this tier or above after a pause"
         answers += [
             Answer("reuse.survival", held[i], "", definition, arm=arm, population=t.name, tier=tier)

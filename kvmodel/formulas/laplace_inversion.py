@@ -36,6 +36,12 @@ class FourierSeries(NamedTuple):
         """f(x), shape A, from the transform at `frequencies(x)`."""
         return np.einsum("k...,k->...", transform.real, self.weight) / x
 
+    def value_of_parts(self, transform: Array) -> Array:
+        """f(1) of complex functions, parts on axis 0 and frequencies on axis 1: of real ones, and of pairs that are
+        conjugates of each other, at places j and -j of the axis (a discrete Fourier transform of real functions)."""
+        mirrored = np.roll(transform[::-1], 1, axis=0).conj()
+        return 0.5 * np.einsum("jk...,k->j...", transform + mirrored, self.weight)
+
 
 def _series(window: Array) -> FourierSeries:
     """The window smooths f over x; its mass and mean are divided out."""

@@ -20,6 +20,9 @@ characteristic time.
 
 Shapes: parameters and capacities of study shape A broadcast together; frequencies lead.
 Units: sizes and capacities alike, [tokens] below ([B] works as well).
+Streams with a `window` each are the rule of `eviction.value_aware_hit_tokens`: the same stack with ages counted
+in windows, and times here are such ages.
+
 Holds for: stationary Poisson arrivals of sessions, pauses independent of sizes, LRU over tokens.
 Rates that vary: `SessionStream.rates` (`varying_rates`), or where they vary slowly against the characteristic
 time, put on an axis and averaged with `over_rates`; the mean rate alone is up to 0.3 off.
@@ -42,6 +45,7 @@ from kvmodel.formulas.working_set import (
     SessionStream,
     SharedPrefix,
     characteristic_time,
+    contexts_held,
     working_set_mean,
     working_set_variance,
 )
@@ -51,11 +55,13 @@ __all__ = [
     "SessionStream",
     "SharedPrefix",
     "characteristic_time",
+    "contexts_held",
     "exclusive_capacities",
     "hit_tokens",
     "inclusive_capacities",
     "over_rates",
     "paused_survival",
+    "stay_times",
     "working_set_mean",
     "working_set_variance",
 ]
@@ -71,8 +77,8 @@ _SERIES = {"reverse": continuous_series(), "forward": jump_series()}
 # ------------------------------------------------------------------------------------------- integral over the pause
 
 
-def _time_nodes(streams: Sequence[SessionStream], capacity: Array, since: ArrayLike) -> Array:
-    """Zero and `INSTANTS` times around the characteristic time, dense where the hits fall off: W(t) passes C
+def stay_times(streams: Sequence[SessionStream], capacity: Array, count: int) -> Array:
+    """So many times around the characteristic time, (count,) + A, dense where the hits fall off: W(t) passes C
     within about its own relative standard deviation, in log t divided by the slope of its mean."""
     touched = sum(s.arrival_rate * (s.paused_moments[1] + s.finished_moments[1]) for s in streams)
     heads = sum(s.arrival_rate * s.turns.mean * s.head_tokens for s in streams)
@@ -84,12 +90,19 @@ def _time_nodes(streams: Sequence[SessionStream], capacity: Array, since: ArrayL
     slope = np.log(np.maximum(later, 1e-200) / np.maximum(mean, 1e-200)) / np.log(1.1)
     spread = np.sqrt(working_set_variance(streams, centre)) / np.maximum(mean, 1e-200)
     width = np.clip(spread / np.maximum(slope, 0.1), 0.03, 1.0)
-    u = np.linspace(-1.0, 1.0, INSTANTS).reshape((-1,) + (1,) * width.ndim)
-    offsets = width * np.sinh(u * np.arcsinh(8.0 / width))
-    bends = [level for stream in streams for level in (*stream.gap.landmarks, stream.retention)] + [since]
+    u = np.linspace(-1.0, 1.0, count).reshape((-1,) + (1,) * width.ndim)
+    return centre * np.exp(width * np.sinh(u * np.arcsinh(8.0 / width)))
+
+
+def _time_nodes(streams: Sequence[SessionStream], capacity: Array, since: ArrayLike) -> Array:
+    """Zero, `INSTANTS` times around the characteristic time, and the landmarks of the pauses."""
+    steady = stay_times(streams, capacity, INSTANTS)
+    centre = steady[INSTANTS // 2]
+    units = [(stream, unit) for stream in streams for unit in stream.windows]
+    bends = [level / unit for stream, unit in units for level in (*stream.gap.landmarks, stream.retention, since)]
     bends = [level for level in bends if np.any(np.isfinite(level))]
     bends = [np.where(np.isfinite(level) & (np.asarray(level) > 0.0), level, centre)[None] for level in bends]
-    times = np.sort(np.concatenate([np.zeros((1,) + centre.shape), centre * np.exp(offsets), *bends]), axis=0)
+    times = np.sort(np.concatenate([np.zeros((1,) + centre.shape), steady, *bends]), axis=0)
     # nodes that coincide are set a little apart, so that slopes between neighbours exist
     return times * (1.0 + 1e-7 * np.arange(len(times)).reshape((-1,) + (1,) * centre.ndim))
 
@@ -208,7 +221,7 @@ def _prefix_hits(
     fine = halved(times)
     seen, ever = (sum(user.sessions_seen(t) for user in users) for t in (fine, _FOREVER))
     seen = np.maximum.accumulate(seen + 0.0 * fine, axis=0)  # a quantile of a rate that changes may fall
-    own, later_turns, total = _own_pause(stream, fine), stream.turns.mean - 1.0, 0.0
+    own, later_turns, total = _own_pause(stream.by_head_window, fine), stream.turns.mean - 1.0, 0.0
     for share, weight, *left in zip(pool.share, pool.weight, others, itself, strict=True):
         since = _variant_weights(own, later_turns, share * seen, share[0] * ever)
         found = sum((w * refined(times, tokens)).sum(axis=0) for w, tokens in zip(since, left, strict=True))
@@ -222,8 +235,9 @@ def paused_survival(
     """Share of the private tokens of a waiting context still held after a pause, shape (streams, pauses) + A.
 
     pause [s] lies along axis 0, shape (pauses,) or (pauses,) + A. At pause zero it is one if the context
-    fits at all; it falls to zero, and is zero beyond the retention time. At the mean rate where rates change. Where
-    sessions are deleted, the pauses ascend and are a few per octave: what was lost is summed between them.
+    fits at all; it falls to zero, and is zero beyond the retention time. Where streams have windows, the pause
+    is counted in them. At the mean rate where rates change. Where sessions are deleted, the pauses ascend and are
+    a few per octave: what was lost is summed between them.
     """
     streams = [replace(stream, rates=None) for stream in streams]
     shape, depth, s = _frequencies(streams, capacity, touch)
@@ -233,7 +247,7 @@ def paused_survival(
     nodes = found_and_not_lost(sharers, from_zero, lambda f: _read(touch, f, depth))
     for t, node in zip(times, nodes[1:], strict=True):
         found = node.private
-        held = [found[id(stream)] * (t <= stream.retention) for stream in streams]
+        held = [found[id(stream)] * (stream.window * t <= stream.retention) for stream in streams]
         kept = [left / np.maximum(s.paused_moments[1], 1e-300) for left, s in zip(held, streams, strict=True)]
         share.append(np.clip(_stack(kept, shape), 0.0, 1.0))
     return np.stack(share, axis=1)

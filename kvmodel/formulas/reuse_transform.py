@@ -130,7 +130,7 @@ def _loss(sharers: Sharers, streams: Sequence[SessionStream], t: Array) -> Array
         else:
             running = rate * paused * (context.paused + context.finished) / stream.agents
             older = rate * (finished - paused) * context.finished / stream.agents
-            total = total + np.maximum(stream.agents - 1.0, 0.0) * (older - np.log(1.0 - running))
+            total = total + np.maximum(stream.agents - 1.0, 0.0) * (older - np.log(1.0 - running + 1e-200))
     return total
 
 
@@ -181,7 +181,7 @@ class Found(NamedTuple):
 
 def deletions(sharers: Sharers, t: Array) -> Array:
     """Rate at which others seen within t are deleted, times one minus the transform of what each frees."""
-    rates = [s.rate_seen(t) * (1.0 - one_in(s)) * (1.0 - s.outlasting(t)) for s in sharers.streams]
+    rates = [s.window * s.rate_seen(t) * (1.0 - one_in(s)) * (1.0 - s.outlasting(t)) for s in sharers.streams]
     return narrow(sum(n * sharers.contexts[id(s)].freed for n, s in zip(rates, sharers.streams, strict=True)))
 
 

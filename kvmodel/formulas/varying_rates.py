@@ -225,8 +225,13 @@ def hit_tokens_at_one_window(
         for part, weight in zip((returning, using), weights, strict=True):
             part.append(weight + 0.0 * time)
     hits = rule(steady, capacity, touch, since)
-    weights = [np.stack(np.broadcast_arrays(*part)) for part in (returning, using, [time**0], [time**0])]
-    return HitTokens(*((time * weight * part).sum(axis=1) for weight, part in zip(weights, hits, strict=True)))
+    returns, uses = (time * np.stack(np.broadcast_arrays(*part)) for part in (returning, using))
+    return HitTokens(  # the paths lie behind the streams, and the streams of heads behind their levels
+        (returns * hits.private).sum(axis=1),
+        (uses * hits.heads).sum(axis=2),
+        (time * hits.reusable_private).sum(axis=1),
+        (time * hits.reusable_heads).sum(axis=2),
+    )
 
 
 def _aligned(stream: SessionStream, levels: Sequence[ArrayLike], plain: Sequence[ArrayLike]) -> tuple[Array, ...]:

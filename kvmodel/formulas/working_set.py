@@ -24,7 +24,10 @@ __all__ = [
     "SessionStream",
     "SharedPrefix",
     "characteristic_time",
+    "contexts_held",
+    "crossing",
     "one_in",
+    "reused_within",
     "shared_pools",
     "untouched_probability",
     "variant_groups",
@@ -159,6 +162,11 @@ class SessionStream:
     turns         number of turns of a session
     gap           pause between the end of a turn and the next
     retention     a context is dropped this long after its last use   [s], infinite: only when space is needed
+    lifetime      the same since it was written, used or not (only the rules of `residence` know it) [s]
+    value, head_value  worth of a token found, own or of the head, relative to others (only `eviction` asks)
+    window        the unit in which the age of a context is counted: LRU where all are equal [-]; times t are then
+                  in this unit
+    head_window   the same for the shared heads
     prefix        shared head under every turn of the session, the last where they nest, or None
     agents        size of a fixed population, see `of_agents`; None: sessions arrive as a Poisson process
     deleted       share of the sessions whose context is freed when they end [-]
@@ -177,6 +185,11 @@ class SessionStream:
     agents: ArrayLike | None = None
     deleted: ArrayLike = 0.0
     rates: RatesSeen | None = None
+    lifetime: ArrayLike = np.inf
+    value: ArrayLike = 1.0
+    head_value: ArrayLike = 1.0
+    window: ArrayLike = 1.0
+    head_window: ArrayLike = 1.0
 
     @classmethod
     def of_agents(
@@ -195,6 +208,7 @@ class SessionStream:
             np.shape(self.arrival_rate),
             np.shape(self.retention),
             np.shape(self.deleted),
+            *map(np.shape, (self.lifetime, self.value, self.head_value, self.window, self.head_window)),
             self.first.shape,
             self.step.shape,
             self.turns.shape,
@@ -247,27 +261,41 @@ class SessionStream:
     def held_times(self, t: ArrayLike) -> tuple[Array, Array]:
         """E min(Gap, t) and t, both cut at the retention time [s]: how long a window of t sees a waiting and
         a finished context as last touched; where rates change, times the rate it sees over the mean rate."""
-        seen = np.minimum(t, self.retention)
+        return self._held(np.minimum(self.window * t, self.retention))
+
+    def _held(self, seen: ArrayLike) -> tuple[Array, Array]:
         factor = 1.0 if self.rates is None else self.rates.seen(seen)
         return factor * self.gap.restricted_mean(seen), factor * seen
 
     def rate_seen(self, t: ArrayLike) -> Array:
         """Rate of sessions that a window of t sees [1/s]."""
-        return np.asarray(self.arrival_rate) * (1.0 if self.rates is None else self.rates.seen(t))
+        return np.asarray(self.arrival_rate) * (1.0 if self.rates is None else self.rates.seen(self.window * t))
 
     def sessions_seen(self, t: ArrayLike) -> Array:
-        """Mean number of sessions touched in a window of length t."""
-        paused, finished = self.held_times(t)
+        """Mean number of sessions touched in a window of length t, as their head sees it."""
+        paused, finished = self._held(np.minimum(self.head_window * t, self.retention))
         return self.arrival_rate * (self.paused_moments[0] * paused + finished)
 
     def outlasting(self, t: ArrayLike) -> Array:
         """P(Gap > min(t, retention)): the pause is longer than t, or so long that the context was dropped."""
-        return self.gap.survival(np.minimum(t, self.retention))
+        return self.gap.survival(np.minimum(self.window * t, self.retention))
 
     def outlasting_integral(self, t: ArrayLike) -> Array:
         """Integral of `outlasting` from 0 to finite t [s]."""
-        seen = np.minimum(t, self.retention)
-        return self.gap.restricted_mean(seen) + (t - seen) * self.gap.survival(seen)
+        seen = np.minimum(self.window * t, self.retention)
+        integral = self.gap.restricted_mean(seen) + (self.window * t - seen) * self.gap.survival(seen)
+        return integral / self.window
+
+    @property
+    def windows(self) -> tuple[ArrayLike, ...]:
+        """The different units in which ages of its entries are counted."""
+        one = self.prefix is None or np.array_equal(self.window, self.head_window)
+        return (self.window,) if one else (self.window, self.head_window)
+
+    @property
+    def by_head_window(self) -> SessionStream:
+        """The stream with the ages of its contexts counted as those of its head."""
+        return replace(self, window=self.head_window)
 
 
 def shared_pools(streams: Sequence[SessionStream]) -> list[tuple[SharedPrefix, list[SessionStream]]]:
@@ -318,6 +346,24 @@ def variant_groups(values: ArrayLike, ndim: int) -> Array:
     return values.reshape(values.shape[:1] + (1,) * (ndim - values.ndim + 1) + values.shape[1:])
 
 
+def reused_within(streams: Sequence[SessionStream], t: ArrayLike) -> tuple[list[Array], list[list[Array]]]:
+    """Private and head tokens per session that were last used at most t ago (and so lately that retention did not drop
+    them) when they are wanted again: what a cache finds that keeps all for t. By stream; heads by level first."""
+    outlasting = [stream.outlasting(t) for stream in streams]
+    private = [s.paused_moments[1] * (1.0 - longer) for s, longer in zip(streams, outlasting, strict=True)]
+    levels = max(len(stream.heads) for stream in streams)
+    heads = [[np.zeros(np.shape(longer)) for longer in outlasting] for _ in range(levels)]
+    for pool, users in shared_pools(streams):
+        seen = sum(user.sessions_seen(np.minimum(t, 1e150)) for user in users)
+        share, count = pool.paths(np.ndim(seen))
+        quiet = untouched_probability(pool, seen)
+        for i, (stream, longer) in enumerate(zip(streams, outlasting, strict=True)):
+            if pool in stream.heads:
+                turns = 1.0 - quiet + stream.paused_moments[0] * (1.0 - quiet * longer)
+                heads[len(pool.chain) - 1][i] = (pool.tokens * share * count * turns).sum(axis=0)
+    return private, heads
+
+
 def working_set_mean(streams: Sequence[SessionStream], t: ArrayLike) -> Array:
     """Mean tokens touched in a window of length t, E W(t) [tokens].
 
@@ -359,9 +405,9 @@ def characteristic_time(streams: Sequence[SessionStream], capacity: ArrayLike) -
     finished sessions alone.
     """
     capacity = np.asarray(capacity, float)
-    touched = sum(s.arrival_rate * (s.paused_moments[1] + s.finished_moments[1]) for s in streams)
-    heads = sum(s.arrival_rate * s.turns.mean * s.head_tokens for s in streams)
-    left = sum(s.arrival_rate * s.finished_moments[1] for s in streams)
+    touched = sum(s.window * s.arrival_rate * (s.paused_moments[1] + s.finished_moments[1]) for s in streams)
+    heads = sum(s.head_window * s.arrival_rate * s.turns.mean * s.head_tokens for s in streams)
+    left = sum(s.window * s.arrival_rate * s.finished_moments[1] for s in streams)
     high = np.log(10.0 * np.maximum(capacity, 1e-200) / np.maximum(left, 1e-100))
     high = np.where(left > 0.0, high, _LOG_FOREVER)
     target = np.minimum(capacity, 0.8 * working_set_mean(streams, np.exp(high)))
@@ -371,15 +417,23 @@ def characteristic_time(streams: Sequence[SessionStream], capacity: ArrayLike) -
     def over(log_time: Array) -> Array:
         return np.log(np.maximum(working_set_mean(streams, np.exp(log_time)), 1e-300) / np.maximum(target, 1e-300))
 
-    return np.where(target > 0.0, np.exp(_crossing(over, low, high)), 0.0)
+    return np.where(target > 0.0, np.exp(crossing(over, low, high)), 0.0)
 
 
-def _crossing(over: Callable[[Array], Array], low: Array, high: Array) -> Array:
+def contexts_held(streams: Sequence[SessionStream], capacity: ArrayLike) -> Array:
+    """Entries of one size that would make the occupancy of so many tokens vary as it does, C E W / Var W at the
+    characteristic time [-]: few large ones weigh most. Zero at C = 0."""
+    window = characteristic_time(streams, capacity)
+    mean, variance = working_set_mean(streams, window), working_set_variance(streams, window)
+    return np.asarray(capacity, float) * mean / np.maximum(variance, 1e-300)
+
+
+def crossing(over: Callable[[Array], Array], low: Array, high: Array, steps: int = 18) -> Array:
     """Where a rising function crosses zero between two ends: false position, the end that stays twice weighing half
     each time (Illinois)."""
     at_low, at_high = np.minimum(over(low), 0.0), np.maximum(over(high), 0.0)
     side = np.zeros(np.shape(low))
-    for _ in range(18):
+    for _ in range(steps):
         gap = at_high - at_low
         x = np.where(gap > 0.0, (low * at_high - high * at_low) / np.where(gap > 0.0, gap, 1.0), high)
         value = over(x)

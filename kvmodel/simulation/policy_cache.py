@@ -100,7 +100,7 @@ def replayed(
     shown = (turns.time >= log[0]) & (turns.time < log[1])
     found = [
         found_in_chain(
-            streams, turns, [ChainTier(room, admitted=admitted or Admitted())], order, touch, pinned=pinned,
+            streams, turns, [ChainTier(room, admitted=admitted or Admitted(), order=order)], touch, pinned=pinned,
             renewed=renewed,
         )
         for room in np.atleast_1d(np.asarray(capacity, float)).tolist()

@@ -225,11 +225,13 @@ def _following(owner: Array, time: Array) -> Array:
 
 @dataclass(frozen=True)
 class ChainTier:
-    """A tier: tokens one copy can hold, whether one copy serves all instances, and what it admits of a context."""
+    """A tier: tokens one copy can hold, whether one copy serves all instances, what it admits of a context, and what
+    makes the rule of eviction of a copy."""
 
     capacity: float
     shared: bool = False
     admitted: Admitted = Admitted()
+    order: Callable[[], Order] = Lru
 
 
 @dataclass(frozen=True)
@@ -315,7 +317,6 @@ def found_in_chain(
     streams: Sequence[SessionStream],
     turns: Turns,
     tiers: Sequence[ChainTier],
-    order: Callable[[], Order] = Lru,
     touch: Touch = "reverse",
     chain: Chain = "inclusive",
     instances: int = 1,
@@ -324,17 +325,17 @@ def found_in_chain(
 ) -> Found:
     """What every turn finds in each tier, fast to slow. The streams' retention drops entries in every tier.
 
-    order: makes the rule of one copy of a tier. pinned: heads of which every variant is always there, as far as they
-    fit: in every tier of an inclusive chain, in an exclusive one in the first with room. renewed: see `Cache`.
+    pinned: heads of which every variant is always there, as far as they fit: in every tier of an inclusive chain, in an
+    exclusive one in the first with room. renewed: see `Cache`.
     """
     fixed = sum(float(head.tokens) * float(head.paths(0)[1].sum()) for head in pinned)
     taken = _pinned_tokens([tier.capacity for tier in tiers], fixed, chain)
     tiers = [replace(tier, capacity=tier.capacity - used) for tier, used in zip(tiers, taken, strict=True)]
     for_all = [tier.shared and instances > 1 for tier in tiers]
-    one = {k: Cache(t.capacity, order(), touch, renewed) for k, t in enumerate(tiers) if for_all[k]}
+    one = {k: Cache(t.capacity, t.order(), touch, renewed) for k, t in enumerate(tiers) if for_all[k]}
     kind = _Exclusive if chain == "exclusive" else _Inclusive
     served = [
-        kind([one.get(k) or Cache(t.capacity, order(), touch, renewed) for k, t in enumerate(tiers)], for_all)
+        kind([one.get(k) or Cache(t.capacity, t.order(), touch, renewed) for k, t in enumerate(tiers)], for_all)
         for _ in range(instances)
     ]
     for other in served[1:]:

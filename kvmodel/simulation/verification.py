@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from kvmodel.formulas.laws import Law
 from kvmodel.formulas.reuse import SessionStream, SharedPrefix, Touch
-from kvmodel.simulation.eviction_orders import Lru, Order
 from kvmodel.simulation.serving import Path, Prefill, reusable_parts, sampled_prompts, served_turns
 from kvmodel.simulation.session_cache import Rates, ratio_of_sums
 from kvmodel.simulation.tier_chain import Chain, ChainTier, found_in_chain, turns_of
@@ -46,9 +45,9 @@ class Plant:
     tiers: Sequence[ChainTier]
     paths: Sequence[Path]
     prefill: Prefill
-    order: Callable[[], Order] = Lru
     touch: Touch = "reverse"
     chain: Chain = "inclusive"
+    renewed: bool = True
     instances: int = 1
     pinned: tuple[SharedPrefix, ...] = ()
     limit: float = np.inf
@@ -90,7 +89,14 @@ def simulated(plant: Plant, turns: int = 200_000, seed: int = 1) -> Seen:
     events, prompt = sampled_prompts(streams, plant.outputs, plant.extra, horizon, rng, plant.rates)
     all_turns = turns_of(streams, events, plant.pinned, seed)
     found = found_in_chain(
-        streams, all_turns, plant.tiers, plant.order, plant.touch, plant.chain, plant.instances, plant.pinned
+        streams,
+        all_turns,
+        plant.tiers,
+        plant.touch,
+        plant.chain,
+        plant.instances,
+        plant.pinned,
+        plant.renewed,
     )
     parts = reusable_parts(found, all_turns.private, plant.granularity, plant.extra)
     place = all_turns.instance(plant.instances)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from kvmodel.analyses.admitted import at_tier, taken_share
 from kvmodel.analyses.answer import Answer
 from kvmodel.analyses.capacity import fixed_tokens, granularity
-from kvmodel.analyses.reuse import TOUCH, streams_of
+from kvmodel.analyses.reuse import TOUCH, stacks_of, streams_of
 from kvmodel.analyses.serving import Load, load_of
 from kvmodel.analyses.timing import fetch_terms, prefill_terms
 from kvmodel.analyses.traffic import Traffic, traffic_of
-from kvmodel.simulation.eviction_orders import Clairvoyant, Fifo, Lru, Order, RandomVictim
+from kvmodel.formulas.eviction import value_windows
+from kvmodel.formulas.reuse import SessionStream
+from kvmodel.simulation.eviction_orders import Clairvoyant, Fifo, Lru, Order, RandomVictim, ValueAware
 from kvmodel.simulation.serving import Path, Prefill
 from kvmodel.simulation.session_cache import RandomBursts, RateCurve, Rates
 from kvmodel.simulation.tier_chain import Admitted, ChainTier
@@ -22,12 +25,21 @@ from kvmodel.simulation.verification import Plant, Seen, simulated
 from kvmodel.system.case import Case
 from kvmodel.workloads.sessions import Sessions
 
-# eviction rule -> its simulation; a rule that is not here is told by name
-SIMULATED: dict[str, Callable[[], Order]] = {
-    "lru": Lru,
-    "fifo": Fifo,
-    "random": RandomVictim,
-    "ideal": Clairvoyant,
+Rule = Callable[[Sequence[SessionStream], float], Callable[[], Order]]
+
+
+def _by_value(streams: Sequence[SessionStream], capacity: float) -> Callable[[], Order]:
+    windows = value_windows(streams, capacity)
+    return partial(ValueAware, [float(window) for part in windows for window in part])
+
+
+# eviction rule -> its simulation in a stack of so many tokens; a rule that is not here is told by name
+SIMULATED: dict[str, Rule] = {
+    "lru": lambda streams, capacity: Lru,
+    "fifo": lambda streams, capacity: Fifo,
+    "random": lambda streams, capacity: RandomVictim,
+    "value_aware": _by_value,
+    "ideal": lambda streams, capacity: Clairvoyant,
 }
 
 
@@ -106,7 +118,7 @@ def plant_of(case: Case, load: Load) -> Plant:
     extra = float(fixed_tokens(case))
     free = case.changed(policy=case.policy.model_copy(update={"pinned": ()}))
     streams = [
-        replace(stream, first=t.sessions.first_tokens, step=t.sessions.new_tokens)
+        replace(stream, first=t.sessions.first_tokens, step=t.sessions.new_tokens, retention=_limit(stream))
         for stream, t in zip(streams_of(free, traffic), traffic, strict=True)
     ]
     heads = [pair for s, t in zip(streams, traffic, strict=True) for pair in zip(t.prefixes, s.heads, strict=True)]
@@ -119,18 +131,28 @@ def plant_of(case: Case, load: Load) -> Plant:
         granularity=float(granularity(case)),
         rates=_rates([t.sessions for t in traffic]),
         tiers=[
-            ChainTier(float(own), not _one_each(case, tier), _admitted(case, tier, traffic))
-            for tier, own in zip(tiers, load.residency.capacity_tokens, strict=True)
+            ChainTier(
+                float(own),
+                not _one_each(case, tier),
+                _admitted(case, tier, traffic),
+                SIMULATED[case.policy.eviction](streams_of(free, traffic, share), float(stack)),
+            )
+            for tier, (own, share, stack) in zip(tiers, stacks_of(case, tiers, load.active_tokens), strict=True)
         ],
         paths=[_path(case, tier) for tier in tiers],
-        order=SIMULATED[case.policy.eviction],
         touch=TOUCH[case.policy.touch],
         chain=case.policy.chain,
+        renewed=case.policy.retention_renewed,
         instances=int(case.deployment.instances),
         pinned=tuple(pinned),
         prefill=Prefill(float(prefill.constant), float(prefill.linear), float(prefill.attention)),
         limit=np.inf if case.slo is None else float(case.slo.ttft.limit),
     )
+
+
+def _limit(stream: SessionStream) -> float:
+    """Retention, or the lifetime that stands in its place where hits do not renew it [s]."""
+    return min(float(stream.retention), float(stream.lifetime))
 
 
 def _one_each(case: Case, tier: str) -> bool:

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from kvmodel.errors import nearest
 from kvmodel.formulas import laws
 from kvmodel.policies import Policy
+from kvmodel.policies.eviction import EVICTIONS
 from kvmodel.quantity import Record
 from kvmodel.system.deployment import Deployment
 from kvmodel.system.llm import Llm
@@ -93,7 +94,7 @@ class Case(Record):
             for name in self.policy.pinned
             if name not in self.prefixes
         ]
-        nesting = list(self._nesting_problems())
+        nesting = [*self._nesting_problems(), *self._rule_problems()]
         return [*problems, *nesting] if nesting else [*problems, *self._user_problems(), *self._pinning_problems()]
 
     def _nesting_problems(self) -> Iterator[str]:
@@ -111,6 +112,17 @@ class Case(Record):
             if above == name and name not in seen:
                 seen |= set(path)
                 yield f"workload.{name}.under: {name!r} lies under itself ({' under '.join([*path, name])})"
+
+    def _rule_problems(self) -> Iterator[str]:
+        """Prefixes that nest, under a rule of eviction that is modelled without."""
+        nested = [name for name, prefix in self.prefixes.items() if prefix.under is not None]
+        if nested and not (EVICTIONS[self.policy.eviction].nests and self.policy.retention_renewed):
+            rule = self.policy.eviction if self.policy.retention_renewed else "retention_renewed: false"
+            names = ", ".join(name for name, rule in EVICTIONS.items() if rule.nests)
+            yield (
+                f"workload.{nested[0]}.under: prefixes that nest are modelled under eviction {names} with a renewed "
+                f"retention, not under {rule}"
+            )
 
     def _user_problems(self) -> Iterator[str]:
         users: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""The best any replacement rule can do: Belady's MIN over the access stream, in runs.
+"""The best any replacement rule can do that admits every block: Belady's MIN over the access stream, in runs.
 
 Always admit; evict the block used farthest in the future (L. A. Belady, IBM Systems Journal 5, 1966;
 optimal by Mattson et al. 1970). All blocks of a run have their next use together and in order, so the

@@ -7,7 +7,7 @@ import pytest
 
 from kvmodel.analyses import capacity, reuse_detail
 from kvmodel.analyses.plan import tiers_of
-from kvmodel.analyses.reuse import hit_shares
+from kvmodel.analyses.reuse import hit_shares, streams_of
 from kvmodel.analyses.serving import load_of
 from kvmodel.analyses.traffic import traffic_of
 from kvmodel.system.case import Case
@@ -15,11 +15,15 @@ from tests.studies import study
 
 SMALL = {"tiers__dram__capacity": "64 GiB", "tiers__nvme__count": 1, "tiers__nvme__capacity": "100 GB"}
 BURSTS = {"share": 0.2, "factor": 4.0, "mean_length": 600.0}
+ONCE = {
+    "kind": "sessions", "arrivals": "0.5 /s", "first_tokens": "3k tokens", "new_tokens": "10 tokens",
+    "output_tokens": "100 tokens", "turns": 1, "pauses": {"none": {"share": 1, "exponential": {"mean": "10 s"}}},
+}  # fmt: skip
 DAY = [{"share": 0.3, "factor": 2.0}, {"share": 0.7, "factor": 0.5}]
 
 
 def loaded(**changes):
-    case = Case.model_validate(study(**SMALL, **changes).case_data)
+    case = Case.model_validate(study(**{**SMALL, **changes}).case_data)
     return case, load_of(case, tiers_of(case, "all_tiers"), traffic_of(case, capacity.granularity(case)))
 
 
@@ -157,3 +161,41 @@ def test_ideal_eviction_bounds_lru_and_says_that_it_is_a_bound():
     lru, (case, load) = loaded()[1], loaded(policy__eviction="ideal")
     assert resident(lru) <= resident(load) + 0.004
     assert "upper bound" in reuse_detail.reuse_flags(case, load)[0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "tier", "error"), [("fifo", "dram", 0.085), ("random", "nvme", 0.085), ("value_aware", "dram", 0.17)]
+)
+def test_rules_with_an_error_of_their_own_say_it_with_the_contexts_held(rule, tier, error):
+    """8 GiB hold 65,536 tokens of 131,072 bytes, few contexts of the spread they have. The tier named is that
+    with the largest error in the table of the page on reuse."""
+    case, load = loaded(policy__eviction=rule, tiers__dram__capacity="8 GiB")
+    (told,) = (flag for flag in reuse_detail.reuse_flags(case, load) if "contexts" in flag)
+    assert told.startswith(f"{rule} eviction: {tier} holds ") and told.endswith(f"shared prefix: up to {error} off")
+
+
+def test_tiers_without_a_common_stack_and_lifetimes_are_doubted():
+    assert any("in 3 tiers" in flag for flag in reuse_detail.reuse_flags(*loaded(policy__eviction="fifo")))
+    assert not any("tiers" in flag for flag in reuse_detail.reuse_flags(*loaded(policy__eviction="value_aware")))
+    aged = loaded(policy__retention="10 min", policy__retention_renewed=False)
+    assert "not renewed" in reuse_detail.reuse_flags(*aged)[0]
+
+
+def test_survival_is_told_where_it_depends_on_the_pause_alone():
+    assert reuse_detail.survival_curve(*loaded(policy__eviction="fifo"), "all_tiers") is None
+    case, load = loaded(policy__eviction="value_aware", workload__batch=ONCE)
+    chat = [a for a in reuse_detail.survival_curve(case, load, "all_tiers").answers if a.population == "chat"]
+    plain = [a for a in reuse_detail.survival_curve(*loaded(workload__batch=ONCE), "all_tiers").answers
+             if a.population == "chat"]  # fmt: skip
+    # what never returns gives its room to what does
+    assert chat[0].value[20] > plain[0].value[20]
+
+
+def test_value_aware_counts_what_a_token_saves():
+    """A token behind a longer prompt saves more attention, so it is worth more."""
+    case, load = loaded(policy__eviction="value_aware", workload__batch=ONCE, model__preset="llama-3.1-70b",
+                        deployment__tensor_parallel=2)  # fmt: skip
+    streams = streams_of(case, load.traffic)
+    worth = {t.name: (float(s.value), float(s.head_value)) for t, s in zip(load.traffic, streams, strict=True)}
+    assert worth["chat"][0] > worth["chat"][1] > 0
+    assert all(s.value == 1.0 for s in streams_of(loaded()[0], loaded()[1].traffic))

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from kvmodel.errors import StudyError
 from kvmodel.laws import LAWS, law_choice
+from kvmodel.policies.eviction import EVICTIONS
 from kvmodel.presets import catalogue
 from kvmodel.quantity import Tokens
 from kvmodel.study.load import parse_study
@@ -105,3 +107,72 @@ def test_every_gpu_preset_makes_a_study(name):
 def test_every_tier_preset_makes_a_study(name):
     tiers = {"hbm": {"kind": "hbm"}, "below": {"preset": name, "capacity": "1 TB"}}
     assert parse_study(STUDY, "t", {"tiers": tiers}).record.tiers["below"].preset.startswith(name)
+
+
+WORKLOADS = {
+    "a day": {"workload__chat__day": [{"share": 0.3, "factor": 2.0}, {"share": 0.7, "factor": 0.5}]},
+    "pinned": {"policy__pinned": ["system"]},
+    "namespaces": {"workload__chat__tenants": 3, "workload__chat__identity": {"adapter": 4}},
+    "agents": {"workload__chat__arrivals": None, "workload__chat__agents": 300},
+    "retention": {"policy__retention": "10 min"},
+    "whole contexts": {"policy__touch": "head_first"},
+    "several kinds": {
+        "workload__quick": {
+            "kind": "sessions",
+            "arrivals": "0.1 /s",
+            "first_tokens": "1k tokens",
+            "new_tokens": "100 tokens",
+            "output_tokens": "50 tokens",
+            "turns": {"geometric": {"mean": 4}},
+            "pauses": {"tool": {"share": 1, "lognormal": {"median": "5 s", "p90": "20 s"}}},
+        }
+    },
+}
+
+
+def resident(found, **where):
+    return found.value("reuse.resident", arm="all_tiers", population="", **where)
+
+
+@pytest.mark.parametrize("rule", EVICTIONS)
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_plan_runs_with_every_eviction_rule(rule, workload):
+    """Parts by tier add up, and nothing finds more than what is offered."""
+    small = {"tiers__dram__capacity": "64 GiB", "tiers__nvme__count": 1, "tiers__nvme__capacity": "100 GB"}
+    found = planned(compare=["all_tiers"], policy__eviction=rule, **small, **WORKLOADS[workload])
+    total = resident(found, tier="")
+    ceiling = found.value("reuse.ceiling", arm="all_tiers", tier="", population="")
+    assert 0.0 < total <= ceiling + 1e-9
+    assert sum(resident(found, tier=tier) for tier in ("hbm", "dram", "nvme")) == pytest.approx(total)
+
+
+@pytest.mark.parametrize("rule", EVICTIONS)
+def test_every_eviction_rule_over_an_axis_equals_its_values_one_by_one(rule):
+    given = {"compare": ["all_tiers"], "policy__eviction": rule, "tiers__nvme__count": 1}
+    many = planned(sweep={"tiers.dram.capacity": ["16 GiB", "256 GiB"]}, **given)
+    for k, size in enumerate(("16 GiB", "256 GiB")):
+        one = planned(tiers__dram__capacity=size, **given)
+        axis = many.value("reuse.resident", arm="all_tiers", tier="", population="")
+        assert axis[k] == pytest.approx(resident(one, tier=""), abs=1e-3)
+
+
+@pytest.mark.parametrize("rule", EVICTIONS)
+def test_every_eviction_rule_says_what_it_is_not_modelled_with(rule):
+    """One clear message, or a plan."""
+    for wanted, policy in (
+        (EVICTIONS[rule].stack, {"policy__chain": "exclusive"}),
+        (EVICTIONS[rule].lifetime is not None, {"policy__retention": "1 h", "policy__retention_renewed": False}),
+    ):
+        if wanted:
+            assert resident(planned(compare=["all_tiers"], policy__eviction=rule, **policy), tier="") > 0
+        else:
+            with pytest.raises(StudyError, match=f"is modelled under eviction .*{rule}") as refused:
+                planned(compare=["all_tiers"], policy__eviction=rule, **policy)
+            assert len(refused.value.problems) == 1
+
+
+def test_a_retention_must_be_there_to_be_renewed_or_not():
+    with pytest.raises(StudyError, match="needs a retention"):
+        planned(policy__retention_renewed=False)
+    with pytest.raises(StudyError, match="use chain: inclusive with retention_renewed: false"):
+        planned(policy__retention="1 h", policy__retention_renewed=False, policy__chain="exclusive")

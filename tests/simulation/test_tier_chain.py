@@ -56,9 +56,9 @@ def test_so_it_is_under_other_rules(events, order):
     """Without heads: with them a turn may find its head in another tier than its context, which one alone cannot."""
     free = [replace(stream, prefix=None) for stream in STREAMS]
     turns = turns_of(free, events)
-    tiers = [ChainTier(size) for size in SIZES]
-    seen = found_in_chain(free, turns, tiers, order=order)
-    alone = [found_in_chain(free, turns, [tier], order=order).private[0] for tier in tiers]
+    tiers = [ChainTier(size, order=order) for size in SIZES]
+    seen = found_in_chain(free, turns, tiers)
+    alone = [found_in_chain(free, turns, [tier]).private[0] for tier in tiers]
     assert np.allclose(seen.private.cumsum(axis=0), np.maximum.accumulate(alone), atol=1e-9)
 
 
@@ -78,8 +78,8 @@ def test_instances_have_the_first_tier_each_and_share_the_second(events):
 def test_what_moves_down_is_where_it_fits_and_nowhere_twice(events):
     """Exclusive, two instances over a shared tier: never more than all of a context, and heads once per instance."""
     for order in (Lru, RandomVictim):
-        tiers = [ChainTier(SIZES[0]), ChainTier(SIZES[2], shared=True)]
-        turns, seen = found(events, tiers, order=order, chain="exclusive", instances=2)
+        tiers = [ChainTier(SIZES[0], order=order), ChainTier(SIZES[2], shared=True, order=order)]
+        turns, seen = found(events, tiers, chain="exclusive", instances=2)
         assert np.all(seen.private.sum(axis=0) <= turns.private * (1 + 1e-9))
         assert np.all(seen.prefix.sum(axis=0) <= turns.prefix * (1 + 1e-9))
         assert seen.private[1].sum() > 0.1 * turns.private.sum()

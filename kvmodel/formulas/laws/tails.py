@@ -118,12 +118,16 @@ class Weibull(Law):
     def second_moment(self) -> Array:
         return np.square(self.scale) * special.gamma(1.0 + 2.0 / np.asarray(self.order))
 
+    def _exponent(self, t: ArrayLike) -> Array:
+        """-log P(X > t); no larger argument is ever reached."""
+        return np.minimum(np.asarray(t) / self.scale, 1e60) ** self.order
+
     def cdf(self, t: ArrayLike) -> Array:
-        return -np.expm1(-((np.asarray(t) / self.scale) ** self.order))
+        return -np.expm1(-self._exponent(t))
 
     def restricted_mean(self, t: ArrayLike) -> Array:
         inverse = 1.0 / np.asarray(self.order)
-        return self.mean * special.gammainc(inverse, (np.asarray(t) / self.scale) ** self.order)
+        return self.mean * special.gammainc(inverse, self._exponent(t))
 
     def quantile(self, p: ArrayLike) -> Array:
         return self.scale * (-np.log1p(-np.asarray(p))) ** (1.0 / np.asarray(self.order))

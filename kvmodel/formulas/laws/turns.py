@@ -18,8 +18,8 @@ Array = NDArray[Any]
 class Turns:
     """Number of turns K >= 1 of a session; J = K - 1 turns find an earlier context.
 
-    Subclasses give `parameters`, `factorial_moments` (E J, E J(J-1), E J(J-1)(J-2)), `continuation(e)` and
-    `sample`.
+    Subclasses give `parameters`, `factorial_moments` (E J, E J(J-1), E J(J-1)(J-2)), `continuation(e)`,
+    `geometric_parts` and `sample`.
     """
 
     @property
@@ -56,6 +56,20 @@ class Turns:
         """G(z) = E[z^K] = z (1 - (1-z) continuation(1-z))."""
         return z * (1.0 - (1.0 - z) * self.continuation(1.0 - z))
 
+    def geometric_parts(self) -> tuple[Array, Array]:
+        """Ratios z and weights w, parts on axis 0, with P(K > k) = sum w z^k: what holds for geometric turns holds for
+        any, part by part. The part after is the complex conjugate of the same part from the end, the first its own."""
+        raise NotImplementedError
+
+
+def _parts_on_a_circle(beyond: Array) -> tuple[Array, Array]:
+    """Geometric parts of P(K > k), k < n on axis 0: its discrete Fourier transform on a circle so far inside the unit
+    one that the copies of the table at k >= n are 1e-6 of it."""
+    k = np.arange(len(beyond))
+    ratio = 10.0 ** (-6.0 / len(beyond)) * np.exp(2.0j * np.pi * k / len(beyond))
+    weight = np.tensordot(ratio[:, None] ** -k, beyond, axes=1) / len(beyond)
+    return ratio.reshape(ratio.shape + (1,) * (beyond.ndim - 1)), weight
+
 
 @dataclass(frozen=True)
 class GeometricTurns(Turns):
@@ -82,6 +96,10 @@ class GeometricTurns(Turns):
     def continuation(self, e: ArrayLike) -> Array:
         r = np.asarray(self.mean_turns, float) - 1.0
         return r / (1.0 + r * np.asarray(e))
+
+    def geometric_parts(self) -> tuple[Array, Array]:
+        ratio = (1.0 - 1.0 / np.asarray(self.mean_turns, float))[None]
+        return ratio, np.ones_like(ratio)
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         return rng.geometric(1.0 / float(self.mean_turns), size)
@@ -115,6 +133,12 @@ class FixedTurns(Turns):
         zero = e == 0.0
         safe = np.where(zero, 0.5, e)
         return np.where(zero, j, -np.expm1(j * log1p(-safe)) / safe)
+
+    def geometric_parts(self) -> tuple[Array, Array]:
+        """Between whole counts the last turn comes with the probability that keeps the mean."""
+        count = np.asarray(self.count, float)
+        k = np.arange(np.ceil(count.max())).reshape((-1,) + (1,) * count.ndim)
+        return _parts_on_a_circle(np.clip(count - k, 0.0, 1.0))
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         return np.full(size, int(self.count))
@@ -161,6 +185,9 @@ class TabulatedTurns(Turns):
         for beyond in self._beyond[::-1]:
             value = beyond + z * value
         return value + 0.0 * z
+
+    def geometric_parts(self) -> tuple[Array, Array]:
+        return _parts_on_a_circle(np.concatenate([np.ones_like(self._probability[:1]), self._beyond]))
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         p = self._probability
