@@ -202,7 +202,7 @@ def _service(case: Case, arm: str, load: Load) -> Iterator[Answer]:
         "",
         "share of an instance's time spent on prefill at the study's rate",
         arm=arm,
-        flags=_saturated(load.prefill_utilisation, "prefill"),
+        flags=_saturated(load.prefill_utilisation, "prefill") or _saturated(load.busiest, "busiest level's prefill"),
     )
     yield Answer("latency.ttft_mean", load.ttft_mean, "s", "mean time to first token over turns", arm=arm)
     yield Answer("latency.tpot_mean", load.tpot, "s", "mean time per output token", arm=arm)

@@ -206,7 +206,7 @@ def hit_shares(
     streams, touch = streams_of(case, traffic, share), TOUCH[case.policy.touch]
     axes = max(case.axes, np.ndim(capacity), np.ndim(since))
     room = np.reshape(room, (1,) * (axes - np.ndim(room)) + np.shape(room))
-    streams = [replace(s, rates=_rate_paths(t.sessions, s, room)) for t, s in zip(traffic, streams, strict=True)]
+    streams = [replace(s, rates=rate_paths(t.sessions, s, room)) for t, s in zip(traffic, streams, strict=True)]
     rule = eviction_rule(case.policy.eviction, case.policy.retention_renewed)
     if rule is not reuse.hit_tokens:
         rule = partial(hit_tokens_at_one_window, rule)
@@ -222,7 +222,7 @@ def hit_shares(
     return found
 
 
-def _rate_paths(sessions: Sessions, stream: reuse.SessionStream, room: Any) -> RatePaths | None:
+def rate_paths(sessions: Sessions, stream: reuse.SessionStream, room: Any) -> RatePaths | None:
     """What the stream sees of the changes of its rate in a cache of `room` tokens; None where it is steady."""
     if sessions.bursts is not None:
         return burst_rates(stream, sessions.bursts.share, sessions.bursts.factor, sessions.bursts.mean_length, room)

@@ -116,8 +116,8 @@ def _rate_flags(load: Load) -> Iterator[str]:
         peak = max(float(np.max(factor)) for sessions in varying for factor in sessions.rate_levels[1])
         yield (
             f"rates change, up to {peak:.3g} times their mean: hits are averaged over what the cache sees of it "
-            "(within 0.015 of simulation; up to 0.025 where levels repeat faster than many pauses); survival, "
-            "queues and latencies are those of the mean rate"
+            "(within 0.015 of simulation; up to 0.025 where levels repeat faster than many pauses), waits and shares "
+            "in time over the rates of turns that come of it, each as if it lasted; survival is that of the mean rate"
         )
 
 

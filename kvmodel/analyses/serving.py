@@ -10,7 +10,7 @@ spent fetching does not occupy the GPU; a fetch that loses against recomputing i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,14 @@ from scipy.special import ndtr
 from kvmodel.analyses.admitted import Admitted
 from kvmodel.analyses.capacity import fixed_tokens, hbm_pool, stored_bytes_per_token
 from kvmodel.analyses.outcomes import Outcomes, Timing, in_front, outcomes_of, timing_of, turn_classes
-from kvmodel.analyses.reuse import Residency, residency
+from kvmodel.analyses.reuse import Residency, rate_paths, residency, streams_of
 from kvmodel.analyses.timing import PrefillTerms, decode_lines, fetch_terms, prefill_terms
-from kvmodel.analyses.traffic import Traffic
+from kvmodel.analyses.traffic import Traffic, traffic_of
 from kvmodel.formulas import decode, latency, queueing
 from kvmodel.system.case import Case
+from kvmodel.workloads.sessions import Sessions
 
+INSTANT = 0.1  # [s], a window in which rates do not change
 SETTLED = 1e-3  # of the pool: a change of active KV that small moves no figure a report shows
 PASSES = 30
 NO_TIME = 1e-30  # share of its time that a saturated instance has left for decoding; not 0, so that 0 / 0 cannot arise
@@ -48,6 +50,9 @@ class Load:
     """Prefill seconds per second that timely hits of each tier save, axis 0."""
     prompt_rate: Any
     prefill_utilisation: Any
+    """At the mean rates."""
+    busiest: Any
+    """The same at the busiest level of rates that vary."""
     tier_utilisation: Any
     """Of each tier's devices or links, whichever is busier, axis 0; 0 for the GPUs' memory."""
     tier_wait: Any
@@ -84,12 +89,54 @@ def load_of(
 ) -> Load:
     """Serve the traffic with the given tiers (none: no reuse at all; the first is the GPUs' memory).
 
+    Where rates vary, hits are averaged over what the caches see of them; what turns wait, and so the shares of turns
+    and sessions in time, over the rates of turns that come of them, each as if it lasted and with those hits.
+    admitted: what is let into tiers that wear, by population; the case's own rule when absent.
+    relapse: also look whether a full memory would stay full.
+    """
+    load = _load_at(case, tiers, traffic, admitted, relapse)
+    if not any(t.sessions.varies for t in traffic):
+        return load
+    streams = streams_of(case, traffic)
+    room = hbm_pool(case).nbytes + np.zeros((1,) * case.axes)
+    paths = [rate_paths(t.sessions, s, room) for t, s in zip(traffic, streams, strict=True)]
+    share = next(path.time for path in paths if path is not None)
+    rates = {t.name: share**0 if path is None else path.using(INSTANT) for t, path in zip(traffic, paths, strict=True)}
+    levels = case.changed(
+        workload={n: p.steady(rates[n]) if isinstance(p, Sessions) else p for n, p in case.workload.items()}
+    )
+    each = _load_at(levels, tiers, traffic_of(levels, traffic[0].granularity), found=load.residency)
+
+    def mean(value: Any, rate: Any) -> Any:
+        """By the turns or sessions that come at each rate."""
+        weight = share * rate
+        return (weight * value).sum(axis=0) / weight.sum(axis=0)
+
+    return replace(
+        load,
+        busiest=np.max(each.prefill_utilisation, axis=0),
+        ttft_mean=mean(each.ttft_mean, each.turn_rate),
+        ttft_exceedance=mean(each.ttft_exceedance, each.turn_rate),
+        tpot_exceedance=mean(each.tpot_exceedance, each.turn_rate),
+        end_to_end_exceedance=mean(each.end_to_end_exceedance, each.turn_rate),
+        qualified=mean(each.qualified, sum(t.arrivals for t in each.traffic)),
+    )
+
+
+def _load_at(
+    case: Case,
+    tiers: Sequence[str],
+    traffic: Sequence[Traffic],
+    admitted: Mapping[str, Admitted] | None = None,
+    relapse: bool = False,
+    found: Residency | None = None,
+) -> Load:
+    """At the mean rates. found: what the tiers hold, where that is known.
+
     Active KV competes with retained KV for the GPUs' memory, and what is found decides how much is active: more active
     KV leaves less room, finds less, prefills longer and is active longer. From the least prefill the workload allows
     the passes rise to the least fixed point, which a warm deployment holds. Where none leaves room, at and beyond
     saturation, active KV fills the memory: retained KV has none of it.
-    admitted: what is let into tiers that wear, by population; the case's own rule when absent.
-    relapse: also look whether a full memory would stay full.
     """
     prefill = prefill_terms(case)
     classes = turn_classes(traffic, case.axes)
@@ -100,18 +147,18 @@ def load_of(
 
     def beside(active: Any) -> tuple[Residency, Outcomes, Timing, Any, _Decoding]:
         """What is found, and so how long everything takes, beside so much active KV."""
-        found = residency(case, traffic, tiers, active, known, admitted)
-        outcomes = outcomes_of(classes, traffic, found)
+        held = found or residency(case, traffic, tiers, active, known, admitted)
+        outcomes = outcomes_of(classes, traffic, held)
         outcomes, timing = timing_of(case, outcomes, tiers, prefill, paths, turn_rate)
         utilisation = turn_rate / case.deployment.instances * np.sum(outcomes.share * timing.work, axis=0)
-        return found, outcomes, timing, utilisation, _decoding(case, traffic, utilisation)
+        return held, outcomes, timing, utilisation, _decoding(case, traffic, utilisation)
 
     decoding = _decoding(case, traffic, least_utilisation(case, traffic, prefill, bool(tiers)))
     active: Any = np.zeros(())
     settled = np.zeros((), bool)
     for _ in range(PASSES):
         active = np.where(settled, active, np.minimum(decoding.tokens, pool))
-        found, outcomes, timing, utilisation, decoding = beside(active)
+        held, outcomes, timing, utilisation, decoding = beside(active)
         settled = np.minimum(decoding.tokens, pool) - active <= SETTLED * pool
         if np.all(settled):
             break
@@ -122,7 +169,7 @@ def load_of(
     return Load(
         tiers=tuple(tiers),
         traffic=traffic,
-        residency=found,
+        residency=held,
         turn_rate=turn_rate,
         opportunity=opportunity,
         resident=resident,
@@ -134,6 +181,7 @@ def load_of(
         ),
         prompt_rate=sum(t.arrivals * t.prompt_tokens for t in traffic),
         prefill_utilisation=utilisation,
+        busiest=utilisation,
         tier_utilisation=timing.tier_utilisation,
         tier_wait=timing.tier_wait,
         batch=decoding.batch,

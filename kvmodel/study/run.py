@@ -22,6 +22,7 @@ from kvmodel.study.verify import verified
 from kvmodel.system.case import Case
 from kvmodel.version import __version__
 
+PATHS = 12  # a rate that changes is worked on as about so many
 GROUPS = 5  # variants of a nested prefix are worked on in about so many groups, beside each of those before it
 POINTS_AT_ONCE = 400  # study points per window; each needs some tens of kilobytes while it is worked on
 
@@ -101,7 +102,8 @@ def _case_rows(study: LoadedStudy, expansion: Expansion, name: str, tick: Callab
 
 
 def _windows(expansion: Expansion, name: str) -> Iterator[dict[int, slice]]:
-    """Windows over the first and the last axis, about POINTS_AT_ONCE points each at most; fewer where prefixes nest.
+    """Windows over the first and the last axis, about POINTS_AT_ONCE points each at most; fewer where prefixes nest
+    or rates change.
 
     Prices enter at the very end: an axis that holds nothing else costs next to nothing and is not cut.
     """
@@ -112,7 +114,8 @@ def _windows(expansion: Expansion, name: str) -> Iterator[dict[int, slice]]:
     ]
     weights = [size if counts else 1 for size, counts in zip(sizes, heavy, strict=True)]
     cuts: dict[int, list[slice]] = {}
-    room = max(1, POINTS_AT_ONCE // (int(np.prod(weights[1:-1])) * GROUPS ** _nesting(expansion.cases[name])))
+    each = GROUPS ** _nesting(expansion.cases[name]) * (PATHS if _varies(expansion.cases[name]) else 1)
+    room = max(1, POINTS_AT_ONCE // (int(np.prod(weights[1:-1])) * each))
     for axis in dict.fromkeys((len(sizes) - 1, 0)) if sizes else ():
         if heavy[axis]:
             step = min(sizes[axis], room)
@@ -120,6 +123,11 @@ def _windows(expansion: Expansion, name: str) -> Iterator[dict[int, slice]]:
             room = max(1, room // step)
     for combination in itertools.product(*cuts.values()):
         yield dict(zip(cuts, combination, strict=True))
+
+
+def _varies(case: Mapping[str, Any]) -> bool:
+    """Whether some population's rate changes over time."""
+    return any(population.get("day") or population.get("bursts") for population in case["workload"].values())
 
 
 def _nesting(case: Mapping[str, Any]) -> int:

@@ -16,6 +16,7 @@ from kvmodel.workloads.day import DayLevel, levels
 from kvmodel.workloads.turns import Turns
 
 Share = Fraction
+LEAST_RATE = 1e-6  # of the mean rate, in place of none
 Groups = Annotated[Number, Quantity("", ge=1, le=1e6)]
 
 
@@ -103,6 +104,10 @@ class Sessions(Record):
         if self.agents is None:
             return np.asarray(self.arrivals, float)
         return np.asarray(self.agents, float) / (self.turns_law.mean * self.gap_law.mean)
+
+    def steady(self, factor: Any) -> Sessions:
+        """The same population at a rate that does not change, so many times its mean; the factor's axes in front."""
+        return self.model_copy(update={"day": (), "bursts": None}).scaled(np.maximum(factor, LEAST_RATE))
 
     def scaled(self, factor: Any) -> Sessions:
         """The same population `factor` times as busy, the factor's own axes in front."""

@@ -53,6 +53,17 @@ def test_what_the_sessions_state_is_simulated(changes):
     assert not off_the_bar({k: v for k, v in rows.items() if k[1]})
 
 
+def test_waits_are_mixed_over_the_rates_of_a_day():
+    """Twice and half the mean, in two hours: the mean time to first token is a quarter above that of the mean rate."""
+    curve = [{"share": 0.333, "factor": 2.0}, {"share": 0.667, "factor": 0.5}]
+    day = {"workload__chat__day": curve, "workload__chat__period": "2 h"}
+    mean = ("mean time to first token", "", "s")
+    closed, seen, error = told(turns=80_000, workload__chat__arrivals="0.6 /s", **day)[mean]
+    steady = told(turns=2_000, workload__chat__arrivals="0.6 /s")[mean][0]
+    assert abs(closed - seen) <= 3 * error and abs(closed - seen) < abs(steady - seen)
+    assert closed > 1.2 * steady
+
+
 def test_every_instance_of_an_exclusive_chain_has_its_own_copy_of_a_pinned_prefix():
     """Nine tenths of each memory; one copy for all of them would find 0.05 too much below."""
     large = {"workload__system__tokens": "8k tokens", "workload__system__variants": 48, "deployment__gpu__count": 4}
