@@ -54,6 +54,14 @@ class StudyError(KvmodelError):
         return lines
 
 
+class Inconsistent(ValueError):
+    """Parts of a record that do not go together: each problem begins with the dotted path of the part to mend."""
+
+    def __init__(self, problems: Iterable[str]):
+        self.problems = tuple(problems)
+        super().__init__("; ".join(self.problems))
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """', did you mean x?' for the closest known name, or '' when nothing is close."""
     matches = get_close_matches(word, list(known), n=1, cutoff=0.6)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, Tag, ValidationError
 
 from kvmodel import units
-from kvmodel.errors import Problem, nearest
+from kvmodel.errors import Inconsistent, Problem, nearest
 from kvmodel.quantity import Quantity, field_meaning
 from kvmodel.study.source import PathKey, Tree, dotted
 
@@ -58,12 +58,22 @@ def problems_of(error: ValidationError, tree: Tree, model: type[BaseModel]) -> l
     findings = [_located(entry, tree.data) for entry in error.errors(include_url=False)]
     problems: dict[PathKey, list[str]] = defaultdict(list)
     for finding in _without_misspelt(_one_branch_each(findings)):
-        message = _message(finding, model, tree.data)
-        place = _subject(finding)
-        if message not in problems[place]:
-            problems[place].append(message)
+        for place, message in _told(finding, model, tree.data):
+            if message not in problems[place]:
+                problems[place].append(message)
     listed = [_problem(place, "; or ".join(messages), tree) for place, messages in problems.items()]
     return sorted(listed, key=lambda problem: (problem.line or 0, problem.column or 0))
+
+
+def _told(finding: _Finding, model: type[BaseModel], data: Any) -> Iterator[tuple[PathKey, str]]:
+    """Place and message; one for each part of a record that does not go with the others."""
+    cause = finding.error.get("ctx", {}).get("error")
+    if not isinstance(cause, Inconsistent):
+        yield _subject(finding), _message(finding, model, data)
+        return
+    for problem in cause.problems:
+        path, _, message = problem.partition(": ")
+        yield (*_subject(finding), *path.split(".")), message
 
 
 def _problem(path: PathKey, message: str, tree: Tree) -> Problem:

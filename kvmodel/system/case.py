@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from kvmodel.errors import nearest
+from kvmodel.errors import Inconsistent, nearest
 from kvmodel.formulas import laws
 from kvmodel.policies import Policy
 from kvmodel.policies.eviction import EVICTIONS
@@ -49,7 +49,7 @@ class Case(Record):
     def _consistent(self) -> Case:
         problems = [*self._tier_problems(), *self._prefix_problems()]
         if problems:
-            raise ValueError("; ".join(problems))
+            raise Inconsistent(problems)
         return self
 
     def _tier_problems(self) -> list[str]:

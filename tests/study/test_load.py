@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kvmodel.errors import StudyError
-from kvmodel.study.load import load_study
+from kvmodel.study.load import load_study, parse_study
 from tests.studies import STUDY
 
 
@@ -86,3 +86,16 @@ def test_joined_scenarios_apply_in_order(folder):
     (folder / "study.yaml").write_text(STUDY + scenarios, encoding="utf-8")
     record = load_study(folder / "study.yaml").with_scenario("a+b").record
     assert (record.tiers["nvme"].count, record.tiers["dram"].capacity) == (4, 2**30)
+
+
+def test_parts_that_do_not_go_together_are_told_where_they_stand():
+    """Two at once, each with its own line."""
+    text = STUDY.replace("variants: 20,", "variants: 20, under: sytem2,").replace(
+        "  nvme:", "  slow: {kind: hbm}\n  nvme:", 1
+    )
+    with pytest.raises(StudyError) as caught:
+        parse_study(text, "s.yaml")
+    lines = text.splitlines()
+    for problem in caught.value.problems:
+        assert problem.path.split(".")[-1] in lines[problem.line - 1]
+    assert {p.path for p in caught.value.problems} == {"tiers", "workload.system.under"}
