@@ -171,7 +171,7 @@ def _prefix_sentence(curve: Table, tiers: list[str]) -> str:
             f"{tier} never"
             if np.isinf(tokens)
             else f"{tier} at any length"
-            if tokens <= 0
+            if tokens < 1
             else f"{tier} from {units.text(tokens, 'token')}"
         )
     return "Fetching is faster than recomputing: " + ", ".join(parts) if parts else "Fetching against recomputing"

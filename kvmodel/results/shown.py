@@ -29,6 +29,8 @@ SHARES = frozenset(
         "load.tier_utilisation",
     }
 )
+LENGTHS = frozenset({"breakeven.tokens", "breakeven.tokens_idle"})
+"""Shortest prefixes worth fetching: below one token, any."""
 MISSING = "–"
 
 
@@ -60,6 +62,8 @@ def number(value: float, unit: str, quantity: str = "") -> str:
     """Text of one value of a quantity."""
     if quantity in SHARES and np.isfinite(value):
         return f"{100 * value:.1f} %"
+    if quantity in LENGTHS and value < 1:
+        return "any"
     return units.text(value, unit)
 
 
