@@ -97,15 +97,7 @@ def load_of(
     load = _load_at(case, tiers, traffic, admitted, relapse)
     if not any(t.sessions.varies for t in traffic):
         return load
-    streams = streams_of(case, traffic)
-    room = hbm_pool(case).nbytes + np.zeros((1,) * case.axes)
-    paths = [rate_paths(t.sessions, s, room) for t, s in zip(traffic, streams, strict=True)]
-    share = next(path.time for path in paths if path is not None)
-    rates = {t.name: share**0 if path is None else path.using(INSTANT) for t, path in zip(traffic, paths, strict=True)}
-    levels = case.changed(
-        workload={n: p.steady(rates[n]) if isinstance(p, Sessions) else p for n, p in case.workload.items()}
-    )
-    each = _load_at(levels, tiers, traffic_of(levels, traffic[0].granularity), found=load.residency)
+    share, each = _at_rates(case, tiers, traffic, load.residency)
 
     def mean(value: Any, rate: Any) -> Any:
         """By the turns or sessions that come at each rate."""
@@ -121,6 +113,19 @@ def load_of(
         end_to_end_exceedance=mean(each.end_to_end_exceedance, each.turn_rate),
         qualified=mean(each.qualified, sum(t.arrivals for t in each.traffic)),
     )
+
+
+def _at_rates(case: Case, tiers: Sequence[str], traffic: Sequence[Traffic], found: Residency) -> tuple[Any, Load]:
+    """Share of the time of each rate of turns that comes of rates that vary, and the load at each as if it lasted, in
+    front of the study's axes."""
+    pool = hbm_pool(case).nbytes / stored_bytes_per_token(case, next(iter(case.tiers)))
+    streams, room = streams_of(case, traffic), pool + np.zeros((1,) * case.axes)
+    paths = {t.name: rate_paths(t.sessions, s, room) for t, s in zip(traffic, streams, strict=True)}
+    share = next(path.time for path in paths.values() if path is not None)
+    rates = {name: share**0 if path is None else path.using(INSTANT) for name, path in paths.items()}
+    populations = {n: p.steady(rates[n]) if isinstance(p, Sessions) else p for n, p in case.workload.items()}
+    steady = case.changed(workload=populations)
+    return share, _load_at(steady, tiers, traffic_of(steady, traffic[0].granularity), found=found)
 
 
 def _load_at(
