@@ -179,11 +179,13 @@ def _sampled_turns(
 
 def _chains(stream: SessionStream, horizon: float, rng: np.random.Generator, rates: RateCurve) -> tuple[Array, int]:
     """Start of each independent chain of sessions and sessions in each: one for a Poisson arrival, enough to
-    fill the horizon for an agent."""
+    fill the horizon for an agent. Agents start anywhere within a session's length: where pauses and turns do not vary
+    they would go in step for ever."""
     if stream.agents is None:
         return rates.times(float(stream.arrival_rate), horizon, rng), 1
-    sessions = horizon / float(stream.turns.mean * stream.gap.mean)
-    starts = rng.uniform(0.0, float(stream.gap.mean), int(stream.agents))
+    length = float(stream.turns.mean * stream.gap.mean)
+    sessions = horizon / length
+    starts = rng.uniform(0.0, length, int(stream.agents))
     return starts, int(2.0 * sessions + 10.0 * np.sqrt(sessions) + 20.0)
 
 

@@ -115,3 +115,12 @@ def test_ratios_of_short_logs():
     ratio, error = session_cache.ratio_of_sums(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0]))
     assert ratio == 0.5 and error == pytest.approx(0.0, abs=1e-12)
     assert np.isnan(session_cache.ratio_of_sums(np.zeros((2, 1)), np.ones(1))).all()
+
+
+def test_agents_do_not_go_in_step():
+    """200 agents, sessions of ten turns ten seconds apart: in any ten seconds 20 of them make their first turn, 20 the
+    second, ... (binomial: 4.2 standard deviations are 18)."""
+    stream = SessionStream.of_agents(200, Constant(1.0), Constant(1.0), FixedTurns(10), Constant(10.0))
+    events = session_cache.sampled_events([stream], 400.0, np.random.default_rng(1))
+    sizes = events[3, (events[0] >= 300.0) & (events[0] < 310.0)]
+    assert len(sizes) == 200 and np.all(np.abs(np.bincount(sizes.astype(int), minlength=11)[1:] - 20) < 18)
