@@ -192,12 +192,13 @@ def hit_tokens(
     for i, stream in enumerate(streams):
         seen = stream.rates
         returns, uses = (1.0, 1.0) if seen is None else (seen.returning(times), seen.using(times))
-        left = refined(times, returns * np.stack([node.private[id(stream)] for node in nodes]))
+        own = _falling(streams, np.stack([node.private[id(stream)] for node in nodes]))
+        left = refined(times, returns * own)
         private.append((pause_weights(*_own_pause(young[id(stream)], fine)) * left).sum(axis=0))
         for level, head in enumerate(stream.heads):
             pool = sharers.pools[head]
             at_nodes = zip(*(node.head[head, id(stream)] for node in nodes), strict=True)
-            others, itself = (uses * np.stack(left, axis=1) for left in at_nodes)
+            others, itself = (uses * _falling(streams, np.stack(left, axis=1), axis=1) for left in at_nodes)
             users = [young[id(user)] for user in pool.users]
             heads[level, i] = _prefix_hits(young[id(stream)], pool, users, times, others, itself)
             whole[level, i] = head.tokens * stream.turns.mean
@@ -205,6 +206,14 @@ def hit_tokens(
     private, contexts = (_over_paths(streams, part, 1) for part in (_stack(private, shape), contexts))
     heads, whole = (_over_paths(streams, part, 2) for part in (heads, whole))
     return HitTokens(np.clip(private, 0.0, contexts), np.clip(heads, 0.0, whole), contexts, whole)
+
+
+def _falling(streams: Sequence[SessionStream], tokens: Array, axis: int = 0) -> Array:
+    """What is found after each time: never below nothing, and never more after a longer one, where rates are steady and
+    nothing is deleted. Thinning a fixed population variant by variant may leave no transform of a law at all."""
+    tokens = np.maximum(tokens, 0.0)
+    steady = all(stream.rates is None and not np.any(stream.deleted) for stream in streams)
+    return np.minimum.accumulate(tokens, axis=axis) if steady else tokens
 
 
 def _over_paths(streams: Sequence[SessionStream], values: Array, axis: int) -> Array:
