@@ -209,11 +209,13 @@ def hit_tokens(
 
 
 def _falling(streams: Sequence[SessionStream], tokens: Array, axis: int = 0) -> Array:
-    """What is found after each time: never below nothing, and never more after a longer one, where rates are steady and
-    nothing is deleted. Thinning a fixed population variant by variant may leave no transform of a law at all."""
+    """What is found after each time: never below nothing and, of a fixed population on shared heads, never more after a
+    longer time where rates are steady and nothing is deleted. Thinned variant by variant such a population may leave
+    no transform of a law at all, whose inverse is then anything."""
     tokens = np.maximum(tokens, 0.0)
+    thinned = any(stream.agents is not None and stream.prefix is not None for stream in streams)
     steady = all(stream.rates is None and not np.any(stream.deleted) for stream in streams)
-    return np.minimum.accumulate(tokens, axis=axis) if steady else tokens
+    return np.minimum.accumulate(tokens, axis=axis) if thinned and steady else tokens
 
 
 def _over_paths(streams: Sequence[SessionStream], values: Array, axis: int) -> Array:
