@@ -18,6 +18,7 @@ from kvmodel.analyses.serving import Load, load_of
 from kvmodel.formulas import endurance
 from kvmodel.policies.admission import Admission
 from kvmodel.system.case import Case
+from kvmodel.units import number, text
 
 PROBABILITIES = np.concatenate([[0.01, 0.02, 0.05], np.linspace(0.1, 1.0, 10)])
 LENGTHS = np.geomspace(1 / 16, 16, 33)  # times the mean context that returns
@@ -56,6 +57,25 @@ def _curve(case: Case, load: Load, tier: str, axis: str, values: np.ndarray, uni
         (
             Answer("endurance.write_rate", rate, "B/s", "host bytes written per second, all drives", tier=tier),
             Answer("endurance.lifetime", life, "s", "time until the rated wear is used up", tier=tier),
-            Answer("reuse.timely", load.effective_reuse, "", "effective reuse, share of prompt tokens", tier=tier),
+            Answer(
+                "reuse.timely",
+                load.effective_reuse,
+                "",
+                "effective reuse, share of prompt tokens",
+                tier=tier,
+                flags=_overloaded(load, values, unit),
+            ),
         ),
+    )
+
+
+def _overloaded(load: Load, values: np.ndarray, unit: str) -> tuple[str, ...]:
+    """Where the curve bends because what is refused has to be computed again."""
+    crowded = values[~np.broadcast_to(load.room, values.shape)]
+    if not crowded.size:
+        return ()
+    low, high = (text(end, unit) if unit else number(end) for end in (crowded.min(), crowded.max()))
+    return (
+        f"overloaded from {low} to {high}: what is refused is computed again, and the contexts being generated leave "
+        "paused ones no room in the GPUs' memory",
     )

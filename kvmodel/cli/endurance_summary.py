@@ -138,3 +138,4 @@ def _curve(name: str, curve: Table) -> Iterator[str]:
     ]
     yield f"{tier} by {axis.name.replace('_', ' ')}"
     yield from grid([axis.name.replace("_", " "), "writes", "lifetime", "effective reuse"], body)
+    yield from (flag for row in curve for flag in row.flags)

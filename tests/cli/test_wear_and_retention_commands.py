@@ -31,7 +31,8 @@ def test_endurance_says_how_long_and_what_would_help(capsys):
 
 def test_endurance_under_a_scenario_and_a_set_value(capsys):
     assert run(["endurance", WORN, "--scenario", "five_years"]) == 0
-    assert "longer than the 5.00 yr wanted" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "longer than the 5.00 yr wanted" in out and "overloaded from 0.01 to 0.5:" in out
     assert run(["endurance", WORN, "--set", "tiers.nvme.frees=in_log_order", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     (ours,) = (r for r in document["rows"] if r["quantity"] == "endurance.amplification")
